@@ -1,0 +1,32 @@
+"""Bayesian PlaNet: a latent world model with a belief over its weights, and a planner inside it.
+
+Importing this package does not import TensorFlow. It selects Keras 2 (`tf-keras`), which TensorFlow
+Probability and TF-Agents need, so import it before anything touches `tf.keras`.
+"""
+
+import os
+import sys
+
+__version__ = "0.1.0"
+
+
+def _select_keras_2() -> None:
+    flag = os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+    if flag.lower() not in ("1", "true"):
+        raise ImportError(
+            f"TF_USE_LEGACY_KERAS is {flag!r}, but bayes_planet needs Keras 2. Accepted: 1 or true. "
+            "Unset the variable, or set it to 1, before Python starts."
+        )
+    # The flag still counts after `import tensorflow`, but no longer after the first use of `tf.keras`.
+    tensorflow = sys.modules.get("tensorflow")
+    if tensorflow is None or not hasattr(tensorflow, "keras"):
+        return
+    found = tensorflow.keras.layers.Layer.__module__
+    if not found.startswith("tf_keras"):
+        raise ImportError(
+            f"tf.keras is already Keras 3 ({found}), but bayes_planet needs Keras 2 (tf-keras). "
+            "Import bayes_planet before the first use of tf.keras, or start Python with TF_USE_LEGACY_KERAS=1."
+        )
+
+
+_select_keras_2()

@@ -1,0 +1,98 @@
+"""Constraints on the parameters of a posterior, applied as a re-parameterisation.
+
+Keras projects a variable after each gradient step. A posterior's parameter is instead stored unconstrained and
+passed through the constraint whenever it is read (as in edward2), so gradients flow through it. Each constraint
+has an `inverse`, which turns a wanted value into the raw variable.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import tensorflow as tf
+
+Constraint = Callable[[tf.Tensor], tf.Tensor]
+
+
+class _PositiveConstraint(tf.keras.constraints.Constraint):
+    def __init__(self, epsilon: float = 1e-7) -> None:
+        if not epsilon >= 0:
+            raise ValueError(f"epsilon is {epsilon!r}. Accepted: 0 or more.")
+        self.epsilon = epsilon
+
+    def _check(self, value: Any) -> tf.Tensor:
+        value = tf.convert_to_tensor(value)
+        if tf.executing_eagerly() and not bool(tf.reduce_all(value > self.epsilon)):
+            raise ValueError(f"{type(self).__name__}.inverse got {value.numpy()!r}. Accepted: above {self.epsilon}.")
+        return value - tf.cast(self.epsilon, value.dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        return {"epsilon": self.epsilon}
+
+
+@tf.keras.utils.register_keras_serializable(package="bayes_planet")
+class Softplus(_PositiveConstraint):
+    """`log(1 + exp(w)) + epsilon`: positive, and linear for large `w`."""
+
+    def __call__(self, w: tf.Tensor) -> tf.Tensor:
+        return tf.nn.softplus(w) + self.epsilon
+
+    def inverse(self, value: tf.Tensor) -> tf.Tensor:
+        """Raw tensor that the constraint maps to `value`; ValueError (eagerly) where `value <= epsilon`."""
+        value = self._check(value)
+        return value + tf.math.log(-tf.math.expm1(-value))
+
+
+@tf.keras.utils.register_keras_serializable(package="bayes_planet")
+class Exp(_PositiveConstraint):
+    """`exp(w) + epsilon`: positive; the raw variable is the logarithm."""
+
+    def __call__(self, w: tf.Tensor) -> tf.Tensor:
+        return tf.exp(w) + self.epsilon
+
+    def inverse(self, value: tf.Tensor) -> tf.Tensor:
+        """Raw tensor that the constraint maps to `value`; ValueError (eagerly) where `value <= epsilon`."""
+        return tf.math.log(self._check(value))
+
+
+@tf.keras.utils.register_keras_serializable(package="bayes_planet")
+class Positive(_PositiveConstraint):
+    """`max(w, epsilon)`: the variable itself where it is positive; no gradient below."""
+
+    def __call__(self, w: tf.Tensor) -> tf.Tensor:
+        return tf.maximum(w, tf.cast(self.epsilon, w.dtype))
+
+    def inverse(self, value: tf.Tensor) -> tf.Tensor:
+        """`value` itself; ValueError (eagerly) where `value <= epsilon`."""
+        return self._check(value) + tf.cast(self.epsilon, tf.convert_to_tensor(value).dtype)
+
+
+exp, positive, softplus = Exp, Positive, Softplus
+_ALIASES: dict[str, type] = {
+    alias: cls for cls in (Exp, Positive, Softplus) for alias in (cls.__name__, cls.__name__.lower())
+}
+
+
+def serialize(constraint: Constraint | None) -> Any:
+    """Keras config of a constraint; None stays None."""
+    return None if constraint is None else tf.keras.constraints.serialize(constraint)
+
+
+def get(identifier: str | dict | Constraint | None) -> Constraint | None:
+    """Constraint from an alias ('softplus', 'exp', 'positive'), a config, a callable, or anything Keras knows.
+
+    None and '' give None. Raises ValueError for an unknown name.
+    """
+    if identifier is None or identifier == "":
+        return None
+    if isinstance(identifier, str) and identifier in _ALIASES:
+        return _ALIASES[identifier]()
+    if isinstance(identifier, dict) and identifier.get("class_name") in _ALIASES:
+        return _ALIASES[identifier["class_name"]](**identifier.get("config", {}))
+    try:
+        return tf.keras.constraints.get(identifier)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"Unknown constraint {identifier!r}. Accepted: {', '.join(sorted(_ALIASES))}, a callable, a config, "
+            "or the name of a Keras constraint."
+        ) from error

@@ -1,0 +1,153 @@
+"""A GRU cell with random weights, and an RNN that draws them once a sequence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from bayes_planet.bayesian_layers import initializers, regularizers
+from bayes_planet.bayesian_layers.projection import add_bias, project
+from bayes_planet.bayesian_layers.seeds import fresh_seed
+from bayes_planet.bayesian_layers.variational_layer import VariationalLayer, WeightAttribute
+from bayes_planet.bayesian_layers.weight_samples import sample_weights
+from bayes_planet.bayesian_layers.weight_scope import in_use, use_weights
+
+
+@tf.keras.utils.register_keras_serializable(package="bayes_planet")
+class GRUCellReparameterization(VariationalLayer, tf.keras.layers.GRUCell):
+    """GRU cell whose weights are random; the reset gate is applied before the matrix product.
+
+    ```
+    z = sigmoid(x Wz + h Uz + bz)           update gate
+    r = sigmoid(x Wr + h Ur + br)           reset gate
+    c = tanh(x Wc + (r * h) Uc + bc)        candidate
+    h' = z * h + (1 - z) * c
+    ```
+
+    Weights, in Keras order (z, r, c): `kernel` [I, 3 units], `recurrent_kernel` [units, 3 units], `bias` [3 units].
+
+    Without a sample in force, each step draws its own weights. For one draw a sequence, step the cell (or call
+    `tf.keras.layers.RNN(cell)`) inside `use_weights(sample_weights(cell, seed))`, or use `VariationalRNN(cell)`.
+
+    Args: those of `tf.keras.layers.GRUCell`, dropout included, with `reset_after=False` fixed. Initializers and
+        regularizers as in `DenseReparameterization`.
+
+    Call arguments:
+        inputs: [B, I]; with a sample of S draws in force [S, B, I] or [1, B, I].
+        states: [B, units], or a list of one; with S draws [S, B, units] or [1, B, units].
+        training: for dropout.
+        seed: stateless seed, int32 [2], for this step's draw. Not used inside `use_weights`.
+
+    Returns:
+        output and new state, as Keras: [B, units] ([S, B, units]), the state in a list if it came in one.
+
+    Raises:
+        ValueError: reset_after=True; else as `DenseReparameterization`.
+
+    Source: Cho et al. 2014 (v1, reset before the product); weights once a sequence: Fortunato et al. 2017.
+    """
+
+    weight_fields = {
+        "kernel": ("kernel_initializer", "kernel_regularizer"),
+        "recurrent_kernel": ("recurrent_initializer", "recurrent_regularizer"),
+        "bias": ("bias_initializer", "bias_regularizer"),
+    }
+    recurrent_kernel = WeightAttribute()
+
+    def __init__(
+        self,
+        units: int,
+        activation: Any = "tanh",
+        recurrent_activation: Any = "sigmoid",
+        use_bias: bool = True,
+        kernel_initializer: Any = "trainable_normal",
+        recurrent_initializer: Any = "trainable_normal",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = "normal_kl_divergence",
+        recurrent_regularizer: Any = "normal_kl_divergence",
+        bias_regularizer: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        if kwargs.pop("reset_after", False):
+            raise ValueError(
+                "reset_after is True. Accepted: False; this cell applies the reset gate before the matrix product."
+            )
+        super().__init__(
+            units=units,
+            activation=activation,
+            recurrent_activation=recurrent_activation,
+            use_bias=use_bias,
+            kernel_initializer=initializers.own(kernel_initializer),
+            recurrent_initializer=initializers.own(recurrent_initializer),
+            bias_initializer=initializers.own(bias_initializer),
+            kernel_regularizer=regularizers.get(kernel_regularizer),
+            recurrent_regularizer=regularizers.get(recurrent_regularizer),
+            bias_regularizer=regularizers.get(bias_regularizer),
+            reset_after=False,
+            **kwargs,
+        )
+
+    def call(self, inputs: tf.Tensor, states: Any, training: Any = None, seed: Any = None) -> tuple[tf.Tensor, Any]:
+        if not self.posteriors():
+            return super().call(inputs, states, training=training)
+        nested = tf.nest.is_nested(states)
+        state = tf.cast(states[0] if nested else states, self.compute_dtype)
+        inputs = tf.cast(inputs, self.compute_dtype)
+        weights = self.current_weights(seed)
+        kernel = self.weight_value("kernel", weights)
+        recurrent_kernel = self.weight_value("recurrent_kernel", weights)
+        # One mask a gate; None without dropout, which is the fast path of one product for all gates.
+        input_masks = self.get_dropout_mask_for_cell(inputs, training, count=3)
+        state_masks = self.get_recurrent_dropout_mask_for_cell(state, training, count=3)
+        if input_masks is not None and self.implementation != 1:
+            inputs, input_masks = inputs * input_masks[0], None
+
+        if input_masks is None:
+            projected = project(inputs, kernel)
+        else:
+            kernels = tf.split(kernel, 3, axis=-1)
+            projected = tf.concat([project(inputs * m, k) for m, k in zip(input_masks, kernels)], -1)
+        if self.use_bias:
+            projected = add_bias(projected, self.weight_value("bias", weights))
+        gates_input, candidate_input = tf.split(projected, [2 * self.units, self.units], axis=-1)
+
+        gates_kernel, candidate_kernel = tf.split(recurrent_kernel, [2 * self.units, self.units], axis=-1)
+        if state_masks is None:
+            gates = gates_input + project(state, gates_kernel)
+            masked_state = state
+        else:
+            kernels = tf.split(gates_kernel, 2, axis=-1)
+            gates = gates_input + tf.concat([project(state * m, k) for m, k in zip(state_masks, kernels)], -1)
+            masked_state = state * state_masks[2]
+        update, reset = tf.split(self.recurrent_activation(gates), 2, axis=-1)
+        candidate = self.activation(candidate_input + project(reset * masked_state, candidate_kernel))
+        state = candidate + update * (state - candidate)
+        return state, [state] if nested else state
+
+
+@tf.keras.utils.register_keras_serializable(package="bayes_planet")
+class VariationalRNN(tf.keras.layers.RNN):
+    """`tf.keras.layers.RNN` that draws the random weights of its cell once a call, for all time steps.
+
+    Inside `use_weights` it takes the weights of the sample in force instead. A cell without random weights makes it
+    `tf.keras.layers.RNN`.
+
+    Args: those of `tf.keras.layers.RNN`. Call arguments: the same, and
+        seed: stateless seed, int32 [2], for this call's draw; None draws one from TensorFlow's global generator.
+    """
+
+    def call(
+        self,
+        inputs: tf.Tensor,
+        mask: Any = None,
+        training: Any = None,
+        initial_state: Any = None,
+        constants: Any = None,
+        seed: Any = None,
+    ) -> Any:
+        arguments = {"mask": mask, "training": training, "initial_state": initial_state, "constants": constants}
+        if in_use():
+            return super().call(inputs, **arguments)
+        with use_weights(sample_weights(self.cell, fresh_seed() if seed is None else seed)):
+            return super().call(inputs, **arguments)

@@ -1,0 +1,39 @@
+"""Stateless seeds: int32 tensors of shape [2]."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+
+def as_seed(seed: Any) -> tf.Tensor:
+    """`seed` as an integer tensor of shape [2].
+
+    Args:
+        seed: a tensor or array of shape [2], int32 or int64, or two Python integers.
+
+    Raises:
+        ValueError: anything else.
+    """
+    message = (
+        f"seed is {seed!r}. Accepted: a stateless seed, i.e. two integers such as [7, 0] or an int32 tensor of "
+        "shape [2]. Derive new seeds with tf.random.experimental.stateless_fold_in."
+    )
+    try:
+        tensor = tf.convert_to_tensor(seed)
+    except (ValueError, TypeError) as error:
+        raise ValueError(message) from error
+    if tensor.dtype not in (tf.int32, tf.int64) or not tensor.shape.is_compatible_with([2]):
+        raise ValueError(message)
+    return tensor
+
+
+def fresh_seed() -> tf.Tensor:
+    """A new seed, int32 [2], from TensorFlow's global generator; `tf.random.set_seed` reproduces the sequence."""
+    return tf.random.uniform([2], minval=tf.int32.min, maxval=tf.int32.max, dtype=tf.int32)
+
+
+def fold(seed: tf.Tensor, index: int) -> tf.Tensor:
+    """The `index`-th seed derived from `seed`, int32 [2]."""
+    return tf.random.experimental.stateless_fold_in(seed, index)

@@ -1,0 +1,24 @@
+"""`bayes-planet configs`: what presets there are, and what they make together."""
+
+from collections.abc import Sequence
+
+from omegaconf import OmegaConf
+from rich.console import Console
+from rich.table import Table
+
+from bayes_planet import presets
+from bayes_planet.commands.errors import user_errors
+
+
+def configs(names: Sequence[str]) -> int:
+    """Lists the presets, or prints the configuration that `names` (presets, files, key=value) give as YAML."""
+    if not names:
+        table = Table("preset", "what it is for", box=None)
+        for name, description in presets.list_presets().items():
+            table.add_row(name, description)
+        Console().print(table)
+        return 0
+    with user_errors(presets.ConfigError):
+        config = presets.load([name for name in names if "=" not in name], [name for name in names if "=" in name])
+    print(OmegaConf.to_yaml(OmegaConf.structured(config)), end="")
+    return 0

@@ -1,0 +1,103 @@
+"""`bayes-planet evaluate`: the newest checkpoint of a run, without noise, on fresh environment seeds."""
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import tempfile
+from pathlib import Path
+
+from bayes_planet.commands.errors import ENVIRONMENT_ERRORS, UserError, user_errors
+from bayes_planet.config import Config
+from bayes_planet.envs import Workers
+from bayes_planet.training.console import divert_output
+from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError
+
+
+def evaluate(options: argparse.Namespace) -> int:
+    """Runs the episodes, writes the videos asked for, prints the returns. The run is left as it is."""
+    if options.episodes < 1:
+        raise UserError(f"--episodes is {options.episodes}. Accepted: 1 or more.")
+    for name, path in (("--video", options.video), ("--open-loop", options.open_loop)):
+        if path is not None and path.suffix.lower() not in (".mp4", ".gif"):
+            raise UserError(f"{name} is {str(path)!r}. Accepted: a file that ends in .mp4 or .gif.")
+    with user_errors(RunDirectoryError):
+        config = RunDirectory(options.run).read_config()
+    with contextlib.ExitStack() as stack:
+        logs = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        console = stack.enter_context(divert_output(logs / "libraries.log"))
+        with user_errors(*ENVIRONMENT_ERRORS, ValueError):
+            count = min(config.evaluation.workers, options.episodes)
+            environments = stack.enter_context(Workers(config.env, count, logs / "workers.log"))
+        result = _evaluate(options, config, environments)
+        if options.json:
+            console.print(json.dumps(result), markup=False, highlight=False, soft_wrap=True)
+            return 0
+        returns = ", ".join(f"{value:.1f}" for value in result["returns"])
+        console.print(
+            f"{config.env.name} after {result['updates']} updates: return {result['mean']:.1f} on average, "
+            f"median {result['median']:.1f}, stddev {result['stddev']:.1f} over {options.episodes} noise-free episodes",
+            highlight=False,
+        )
+        console.print(f"  returns      {returns}", highlight=False)
+        for key in ("video", "open_loop"):
+            if key in result:
+                console.print(f"  {key:<12} {result[key]}", markup=False, highlight=False)
+    return 0
+
+
+def _evaluate(options: argparse.Namespace, config: Config, environments: Workers) -> dict:
+    from bayes_planet.evaluation.open_loop import chunks, predict_open_loop
+    from bayes_planet.evaluation.score import evaluate as score_policy
+    from bayes_planet.report.video import save_video, side_by_side
+    from bayes_planet.training.build import build
+    from bayes_planet.training.checkpoints import CheckpointError, Checkpoints
+    from bayes_planet.training.policies import ActorPolicy
+    from bayes_planet.training.seeds import Stream, environment_seed, seed_words
+
+    parts = build(config, environments.observation_space, environments.action_space)
+    learner = parts.learner
+    directory = RunDirectory(options.run)
+    checkpoints = Checkpoints(
+        directory.checkpoints,
+        config.train.checkpoints_kept,
+        model=learner.world_model,
+        optimizer=learner.optimizer,
+        updates=learner.updates,
+    )
+    with user_errors(CheckpointError):
+        if checkpoints.restore() is None:
+            raise UserError(f"{options.run} has no checkpoint yet. Train it until its first episode is done.")
+
+    # A stream of their own keeps these seeds apart from those of the evaluations during training.
+    seed = dataclasses.replace(config, seed=options.seed).seed
+    stream = Stream.EVALUATION_ENVIRONMENT
+    seeds = [environment_seed(seed, stream, 2**31, index) for index in range(options.episodes)]
+    score = score_policy(
+        environments, lambda number: ActorPolicy(parts.actor, seed, Stream.EVALUATION_ACTOR, 2**31, number), seeds
+    )
+    metrics = score.metrics()
+    result = {
+        "run": str(options.run),
+        "updates": int(learner.updates.numpy()),
+        "returns": list(score.returns),
+        "mean": metrics["eval/return_mean"],
+        "median": metrics["eval/return_median"],
+        "stddev": metrics["eval/return_stddev"],
+    }
+    images = "image" in learner.world_model.observation_shapes
+    if options.video is not None or options.open_loop is not None:
+        if not images:
+            raise UserError("The run has no images (env.observations is state), so there is no video to write.")
+    if options.video is not None:
+        result["video"] = str(save_video(options.video, score.episodes[0]["image"], fps=25, scale=4))
+    if options.open_loop is not None:
+        evaluation = config.evaluation
+        length = evaluation.context_steps + evaluation.prediction_steps
+        key = seed_words(seed, Stream.OPEN_LOOP, 2**31)
+        batch = chunks(score.episodes, max(evaluation.videos, 1), length, key)
+        prediction = predict_open_loop(learner.world_model, batch, evaluation.context_steps, key)
+        frames = side_by_side(prediction.true["image"], prediction.predicted["image"])
+        result["open_loop"] = str(save_video(options.open_loop, frames, fps=15, scale=2))
+        result.update(prediction.metrics())
+    return result

@@ -1,0 +1,212 @@
+"""Every setting of the project: one record a part, with its unit and its source.
+
+YAML presets, command-line overrides and the configuration reference all come from these records. They
+hold the camera-ready PlaNet (arXiv:1811.04551, Appendix A, and google-research/planet), with
+deterministic weights; `configs/bayes_planet.yaml` turns the transition's dense layers variational.
+"""
+
+import dataclasses
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+TRANSITION_LAYERS = ("prior_input", "gru", "prior_hidden", "prior_mean", "prior_stddev")
+
+
+def setting(default: Any, help: str, source: str = "") -> Any:
+    """A dataclass field with what it means (its unit included) and where the default comes from."""
+    metadata = {"help": help, "source": source}
+    if isinstance(default, list):
+        return dataclasses.field(default_factory=lambda: list(default), metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def require(condition: bool, key: str, value: Any, accepted: str) -> None:
+    """Raises a ValueError that names the setting, what was given and what is accepted."""
+    if not condition:
+        raise ValueError(f"{key} is {value!r}. Accepted: {accepted}.")
+
+
+def require_choice(key: str, value: Any, choices: Iterable[str]) -> None:
+    """As `require`, for a value out of a list, with the nearest one named."""
+    choices = list(choices)
+    if value not in choices:
+        close = difflib.get_close_matches(str(value), choices, n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise ValueError(f"{key} is {value!r}. Accepted: {', '.join(choices)}.{hint}")
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvConfig:
+    name: str = setting("dm_control/cheetah-run", "task: dm_control/DOMAIN-TASK, or a Gymnasium id")
+    observations: str = setting("pixels", "what the agent sees: pixels, state, or both")
+    image_size: int = setting(64, "pixels, height and width of the rendered image", "PlaNet, Sec. 5")
+    camera: str = setting("auto", "camera name or number; auto: 0, and 2 for quadruped")
+    action_repeat: int = setting(4, "env steps one action is held; rewards are summed", "PlaNet, App. A")
+    episode_env_steps: int = setting(1000, "env steps after which an episode is cut; 0: the task's own limit")
+    render_quality: str = setting("auto", "auto (fast on software GL, else full), fast (no shadows, no antialiasing), full")
+    gl_backend: str = setting("auto", "auto (MUJOCO_GL, else EGL, else OSMesa), egl, osmesa, glfw")
+    workers: int = setting(1, "environment processes that collect side by side")
+    timeout_seconds: float = setting(60.0, "seconds a worker may take to answer before it counts as hung")
+
+    def __post_init__(self) -> None:
+        require_choice("env.observations", self.observations, ("pixels", "state", "both"))
+        require_choice("env.render_quality", self.render_quality, ("auto", "fast", "full"))
+        require_choice("env.gl_backend", self.gl_backend, ("auto", "egl", "osmesa", "glfw"))
+        require(self.image_size == 64 or self.observations == "state", "env.image_size", self.image_size, "64 (the convolutions are built for it)")
+        require(self.action_repeat >= 1, "env.action_repeat", self.action_repeat, "1 or more env steps")
+        require(self.episode_env_steps >= 0, "env.episode_env_steps", self.episode_env_steps, "0 or more env steps")
+        require(self.workers >= 1, "env.workers", self.workers, "1 or more processes")
+        require(self.timeout_seconds > 0, "env.timeout_seconds", self.timeout_seconds, "a positive number of seconds")
+
+
+@dataclasses.dataclass(frozen=True)
+class BayesianConfig:
+    layers: list[str] = setting([], f"transition layers with a belief over their weights, out of {', '.join(TRANSITION_LAYERS)}; empty: deterministic PlaNet", "Bayesian Layers v1, Sec. 3.2")
+    estimator: str = setting("reparameterization", "reparameterization (one draw for the batch) or flipout (decorrelated per sequence; dense layers only)")
+    weight_sampling: str = setting("per_sequence", "training draws weights once a batch of sequences (per_sequence), at every time step (per_step), or uses their mean (mean)")
+    replica_noise: str = setting("different", "on several devices, weight draws are different or equal")
+    prior_stddev: float = setting(1.0, "stddev of the zero-mean normal prior over a weight", "Bayesian Layers v1")
+    prior_scale: str = setting("fixed", "fixed: prior_stddev as it is; fan_in: prior_stddev / sqrt(fan in)")
+    initial_stddev: float = setting(0.007, "stddev of the weight posterior at the start")
+    kl_scale: float = setting(1.0, "factor on weight KL / N; 1 is the exact ELBO, below 1 a cold posterior")
+    kl_anneal_updates: int = setting(0, "updates over which the factor rises linearly from 0; 0: at once")
+
+    def __post_init__(self) -> None:
+        for layer in self.layers:
+            require_choice("model.bayesian.layers", layer, TRANSITION_LAYERS)
+        require_choice("model.bayesian.estimator", self.estimator, ("reparameterization", "flipout"))
+        require_choice("model.bayesian.weight_sampling", self.weight_sampling, ("per_sequence", "per_step", "mean"))
+        require_choice("model.bayesian.replica_noise", self.replica_noise, ("different", "equal"))
+        require_choice("model.bayesian.prior_scale", self.prior_scale, ("fixed", "fan_in"))
+        require(not (self.estimator == "flipout" and "gru" in self.layers), "model.bayesian.layers", list(self.layers), "no gru with estimator flipout: use reparameterization")
+        require(self.prior_stddev > 0, "model.bayesian.prior_stddev", self.prior_stddev, "a positive number")
+        require(self.initial_stddev > 0, "model.bayesian.initial_stddev", self.initial_stddev, "a positive number")
+        require(self.kl_scale >= 0, "model.bayesian.kl_scale", self.kl_scale, "0 or more")
+        require(self.kl_anneal_updates >= 0, "model.bayesian.kl_anneal_updates", self.kl_anneal_updates, "0 or more updates")
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelConfig:
+    belief_units: int = setting(200, "units of the deterministic state (GRU)", "PlaNet, App. A")
+    stochastic_units: int = setting(30, "units of the stochastic state", "PlaNet, App. A")
+    hidden_units: int = setting(200, "units of the transition's hidden layers", "PlaNet, App. A")
+    min_stddev: float = setting(0.1, "added to the softplus stddev of prior and posterior", "google-research/planet")
+    activation: str = setting("relu", "activation of every hidden layer", "PlaNet, App. A")
+    convolution_depth: int = setting(32, "channels of the first encoder convolution; the others scale with it", "PlaNet, App. A")
+    vector_layers: int = setting(2, "hidden layers of the encoder and decoder of state observations")
+    vector_units: int = setting(200, "their units")
+    reward_layers: int = setting(3, "hidden layers of the reward head", "google-research/planet")
+    reward_units: int = setting(300, "their units", "google-research/planet")
+    image_bits: int = setting(5, "bits an image is quantised to before noise is added", "PlaNet, Sec. 5")
+    unroll: bool = setting(False, "unroll time loops when tracing: longer compilation, shorter steps")
+    bayesian: BayesianConfig = dataclasses.field(default_factory=BayesianConfig)
+
+    def __post_init__(self) -> None:
+        for name in ("belief_units", "stochastic_units", "hidden_units", "convolution_depth", "vector_units", "reward_units"):
+            require(getattr(self, name) >= 1, f"model.{name}", getattr(self, name), "1 or more")
+        for name in ("vector_layers", "reward_layers"):
+            require(getattr(self, name) >= 0, f"model.{name}", getattr(self, name), "0 or more layers")
+        require(1 <= self.image_bits <= 8, "model.image_bits", self.image_bits, "1 to 8 bits")
+        require(self.min_stddev >= 0, "model.min_stddev", self.min_stddev, "0 or more")
+
+
+@dataclasses.dataclass(frozen=True)
+class LossConfig:
+    free_nats: float = setting(3.0, "nats of state KL a time step that cost nothing", "PlaNet, App. A")
+    state_kl_scale: float = setting(1.0, "factor on the state KL", "google-research/planet")
+    reward_scale: float = setting(10.0, "factor on the reward's negative log-likelihood", "google-research/planet")
+    image_scale: float = setting(1.0, "factor on the image's negative log-likelihood", "google-research/planet")
+    state_scale: float = setting(1.0, "factor on the state observation's negative log-likelihood")
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            require(getattr(self, field.name) >= 0, f"loss.{field.name}", getattr(self, field.name), "0 or more")
+
+
+@dataclasses.dataclass(frozen=True)
+class PlannerConfig:
+    horizon: int = setting(12, "agent steps a plan looks ahead", "PlaNet, App. A")
+    candidates: int = setting(1000, "plans drawn an iteration", "PlaNet, App. A")
+    elites: int = setting(100, "best plans the next distribution is fitted to", "PlaNet, App. A")
+    iterations: int = setting(10, "refits of the plan distribution a decision", "PlaNet, App. A")
+    weights: str = setting("mean", "weights candidates are rolled out under: mean; sample (one draw a plan); spread (weight_samples draws, each for its share of the candidates); average (every candidate under each of weight_samples draws)")
+    weight_samples: int = setting(1, "weight draws for spread and average")
+    uncertainty_bonus: float = setting(0.0, "with average: return = mean + bonus * stddev over weight draws; negative: cautious")
+
+    def __post_init__(self) -> None:
+        for name in ("horizon", "candidates", "elites", "iterations", "weight_samples"):
+            require(getattr(self, name) >= 1, f"planner.{name}", getattr(self, name), "1 or more")
+        require(self.elites <= self.candidates, "planner.elites", self.elites, f"at most planner.candidates, {self.candidates}")
+        require_choice("planner.weights", self.weights, ("mean", "sample", "spread", "average"))
+        require(self.weights != "spread" or self.candidates % self.weight_samples == 0, "planner.weight_samples", self.weight_samples, f"a divisor of planner.candidates, {self.candidates}, with weights spread")
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplayConfig:
+    ram_gigabytes: float = setting(2.0, "GB of decoded episodes kept in memory; the rest is read from disk when drawn")
+    compress: bool = setting(True, "compress episode files (about 10 times smaller, slower to write)")
+
+    def __post_init__(self) -> None:
+        require(self.ram_gigabytes > 0, "replay.ram_gigabytes", self.ram_gigabytes, "a positive number of GB")
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainConfig:
+    episodes: int = setting(1000, "training episodes to collect, seed episodes included", "PlaNet, Sec. 5")
+    seed_episodes: int = setting(5, "episodes of random actions before the first update", "PlaNet, App. A")
+    updates_per_episode: int = setting(100, "updates before each further episode", "PlaNet, App. A")
+    batch_size: int = setting(50, "sequences a batch", "PlaNet, App. A")
+    sequence_length: int = setting(50, "time steps a sequence", "PlaNet, App. A")
+    learning_rate: float = setting(1e-3, "Adam's step size", "PlaNet, App. A")
+    adam_epsilon: float = setting(1e-4, "Adam's epsilon", "PlaNet, App. A")
+    clip_norm: float = setting(1000.0, "largest global norm of the gradients", "PlaNet, App. A")
+    exploration_noise: float = setting(0.3, "stddev of the normal noise on actions while collecting", "PlaNet, App. A")
+    precision: str = setting("auto", "compute type of matrix products and convolutions: float32, bfloat16, auto (bfloat16 where the processor or accelerator has matrix units for it); parameters are float32")
+    compile: bool = setting(False, "compile update and plan with XLA")
+    checkpoints_kept: int = setting(3, "newest checkpoints kept")
+    log_every_updates: int = setting(20, "updates whose mean makes one row of metrics.jsonl")
+    skipped_updates_limit: int = setting(20, "updates in a row with a gradient that is not finite, after which training stops")
+
+    def __post_init__(self) -> None:
+        for name in ("seed_episodes", "updates_per_episode", "batch_size", "checkpoints_kept", "log_every_updates", "skipped_updates_limit"):
+            require(getattr(self, name) >= 1, f"train.{name}", getattr(self, name), "1 or more")
+        require(self.sequence_length >= 2, "train.sequence_length", self.sequence_length, "2 or more time steps")
+        require(self.episodes >= self.seed_episodes, "train.episodes", self.episodes, f"at least train.seed_episodes, {self.seed_episodes}")
+        for name in ("learning_rate", "adam_epsilon", "clip_norm"):
+            require(getattr(self, name) > 0, f"train.{name}", getattr(self, name), "a positive number")
+        require(self.exploration_noise >= 0, "train.exploration_noise", self.exploration_noise, "0 or more")
+        require_choice("train.precision", self.precision, ("auto", "float32", "bfloat16"))
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationConfig:
+    every_episodes: int = setting(10, "training episodes between evaluations; 0: only at the end")
+    episodes: int = setting(10, "noise-free episodes an evaluation, each with its own environment seed")
+    workers: int = setting(5, "environment processes that evaluate side by side, started for each evaluation")
+    context_steps: int = setting(5, "frames the open-loop prediction may see", "PlaNet, Sec. 5")
+    prediction_steps: int = setting(45, "frames it then predicts without looking", "Bayesian Layers v1, Fig. 11")
+    videos: int = setting(3, "sequences in an open-loop video; 0: no video")
+
+    def __post_init__(self) -> None:
+        require(self.every_episodes >= 0, "evaluation.every_episodes", self.every_episodes, "0 or more episodes")
+        for name in ("episodes", "workers", "context_steps", "prediction_steps"):
+            require(getattr(self, name) >= 1, f"evaluation.{name}", getattr(self, name), "1 or more")
+        require(self.videos >= 0, "evaluation.videos", self.videos, "0 or more sequences")
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Everything that decides a run."""
+
+    seed: int = setting(0, "seed of every random stream of the run, 0 to 2**31 - 1")
+    env: EnvConfig = dataclasses.field(default_factory=EnvConfig)
+    model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
+    loss: LossConfig = dataclasses.field(default_factory=LossConfig)
+    planner: PlannerConfig = dataclasses.field(default_factory=PlannerConfig)
+    replay: ReplayConfig = dataclasses.field(default_factory=ReplayConfig)
+    train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
+    evaluation: EvaluationConfig = dataclasses.field(default_factory=EvaluationConfig)
+
+    def __post_init__(self) -> None:
+        require(0 <= self.seed < 2**31, "seed", self.seed, "0 to 2**31 - 1")

@@ -1,0 +1,1 @@
+"""Scores, and open-loop prediction."""

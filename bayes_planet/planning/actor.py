@@ -1,0 +1,80 @@
+"""The policy: filter the latest observation into the belief, plan from it, add exploration noise, remember the action."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from bayes_planet.planning.planner import Planner
+from bayes_planet.world_model import State
+
+
+class ActorState(NamedTuple):
+    """What the policy carries from step to step: the latent State [B, ...] and the executed action [B, A]."""
+
+    latent: State
+    action: tf.Tensor
+
+
+class Actor(tf.Module):
+    """Acts in B environments at once. Filters under the posterior mean of the weights.
+
+    Source: google-research/planet, control/mpc_agent.py.
+    """
+
+    def __init__(self, planner: Planner, compile: bool = False, name: str = "actor"):
+        super().__init__(name)
+        self._planner = [planner]
+        self.compile = compile
+        self._compiled = tf.function(self.act, jit_compile=compile, reduce_retracing=False)
+
+    @property
+    def planner(self) -> Planner:
+        return self._planner[0]
+
+    def initial_state(self, batch: int) -> ActorState:
+        """The state before the first step of an episode: zeros."""
+        model = self.planner.world_model
+        return ActorState(model.rssm.initial_state(batch), tf.zeros([batch, model.action_size]))
+
+    def filter(
+        self, observation: Mapping[str, tf.Tensor], state: ActorState, is_first: tf.Tensor, seed: tf.Tensor
+    ) -> State:
+        """The posterior latent State [B, ...] after an observation; where `is_first`, the past is forgotten."""
+        model = self.planner.world_model
+        fold = tf.random.experimental.stateless_fold_in
+        keep = 1.0 - tf.cast(is_first, tf.float32)[:, None]
+        latent, action = tf.nest.map_structure(lambda value: value * keep, (state.latent, state.action))
+        embedded = model.embed(model.prepare(observation, fold(seed, 0)))
+        return model.rssm.observe_step(embedded, action, latent, seed=fold(seed, 1))
+
+    def act(
+        self,
+        observation: Mapping[str, tf.Tensor],
+        state: ActorState,
+        is_first: tf.Tensor,
+        seed: tf.Tensor,
+        noise: tf.Tensor | float = 0.0,
+    ) -> tuple[tf.Tensor, ActorState]:
+        """One decision.
+
+        Args:
+          observation: 'image' uint8 [B, 64, 64, 3] and/or 'state' float32 [B, n].
+          state: ActorState of the step before.
+          is_first: bool [B], true on the first observation of an episode.
+          seed: int32 [2], a fresh one every step.
+          noise: stddev of the normal noise on the planned action; the sum is clipped to [-1, 1].
+
+        Returns:
+          (action float32 [B, A], ActorState). The noisy, clipped action is what the filter sees next.
+        """
+        fold = tf.random.experimental.stateless_fold_in
+        latent = self.filter(observation, state, is_first, fold(seed, 0))
+        action = self.planner.plan(latent, fold(seed, 1))[:, 0]
+        action += noise * tf.random.stateless_normal(tf.shape(action), fold(seed, 2))
+        action = tf.clip_by_value(action, -1.0, 1.0)
+        return action, ActorState(latent, action)
+
+    def __call__(self, observation, state, is_first, seed, noise=0.0) -> tuple[tf.Tensor, ActorState]:
+        """`act`, traced once per batch size and compiled."""
+        return self._compiled(observation, state, is_first, seed, tf.convert_to_tensor(noise, tf.float32))

@@ -1,0 +1,128 @@
+"""Videos of frames: files, GIF bytes for TensorBoard, and the open-loop comparison.
+
+Frames are uint8 [T, height, width, 3], values 0 to 255, everywhere in this file.
+"""
+
+import io
+from pathlib import Path
+
+import numpy as np
+
+SUFFIXES = (".mp4", ".gif")
+
+
+def save_video(path: Path | str, frames: np.ndarray, fps: float, scale: int = 1) -> Path:
+    """Writes a video.
+
+    Args:
+        path: ends in `.mp4` (H.264, which every browser plays) or `.gif`; folders are made. H.264 halves the
+            colour resolution and needs even sizes, so the last row or column of an odd one is repeated.
+        frames: uint8 [T, height, width, 3].
+        fps: frames a second, positive. A GIF counts in hundredths of a second.
+        scale: each pixel becomes scale x scale of them.
+
+    Returns:
+        `path`.
+
+    Raises:
+        ValueError: another suffix, or frames of another kind.
+        OSError: the file could not be written.
+    """
+    path = Path(path)
+    if path.suffix.lower() not in SUFFIXES:
+        raise ValueError(f"{path} ends in {path.suffix!r}. Accepted: {' or '.join(SUFFIXES)}.")
+    frames = upscale(_checked("frames", frames), scale)
+    _check_fps(fps)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix.lower() == ".gif":
+        path.write_bytes(encode_gif(frames, fps))
+        return path
+    import imageio.v2 as imageio  # here, because it costs 0.2 s that most readers of this package do not need
+
+    height, width = frames.shape[1:3]
+    even = np.pad(frames, ((0, 0), (0, height % 2), (0, width % 2), (0, 0)), mode="edge")
+    # macro_block_size: imageio would resize to a multiple of 16. quality 8 of 10: small frames blur below it.
+    options = {"codec": "libx264", "pixelformat": "yuv420p", "macro_block_size": 1, "quality": 8}
+    with imageio.get_writer(path, fps=fps, **options) as writer:
+        for frame in even:
+            writer.append_data(frame)
+    return path
+
+
+def encode_gif(frames: np.ndarray, fps: float) -> bytes:
+    """An animated GIF that repeats for ever. frames: uint8 [T, height, width, 3]; fps: frames a second."""
+    from PIL import Image
+
+    frames = _checked("frames", frames)
+    _check_fps(fps)
+    # One palette for all: with one a frame, still parts flicker. It is taken from up to 16 frames, spread evenly.
+    chosen = frames[np.unique(np.linspace(0, len(frames) - 1, 16).astype(int))]
+    palette = Image.fromarray(chosen.reshape(-1, *frames.shape[2:])).quantize(256)
+    images = [Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
+    buffer = io.BytesIO()
+    milliseconds = max(10 * round(100 / fps), 20)  # viewers slow down what is shorter than 20 ms
+    images[0].save(
+        buffer, "GIF", save_all=True, append_images=images[1:], duration=milliseconds, loop=0, optimize=False
+    )
+    return buffer.getvalue()
+
+
+def side_by_side(true: np.ndarray, predicted: np.ndarray, gap: int = 2) -> np.ndarray:
+    """True frames, predicted ones and their difference, next to each other; one row of panels a sequence.
+
+    The difference is (predicted - true + 1) / 2 on values scaled to [0, 1], as in PlaNet: grey where they agree,
+    brighter where the prediction is brighter.
+
+    Args:
+        true: uint8 [T, height, width, 3], or [N, T, height, width, 3] for N sequences.
+        predicted: the same shape.
+        gap: black pixels between panels.
+
+    Returns:
+        uint8 [T, N * height + (N - 1) * gap, 3 * width + 2 * gap, 3].
+
+    Raises:
+        ValueError: other dtypes or shapes, or two that differ.
+    """
+    true, predicted = np.asarray(true), np.asarray(predicted)
+    if true.shape != predicted.shape:
+        raise ValueError(f"true has shape {list(true.shape)}, predicted {list(predicted.shape)}. Accepted: the same.")
+    if true.ndim == 4:
+        true, predicted = true[None], predicted[None]
+    if true.ndim != 5:
+        raise ValueError(f"true has shape {list(true.shape)}. Accepted: [T, height, width, 3], or N of these.")
+    sequences = [_checked("true", each) for each in true], [_checked("predicted", each) for each in predicted]
+    rows = []
+    for truth, prediction in zip(*sequences, strict=True):
+        difference = (prediction.astype(np.int16) - truth + 255) // 2
+        rows.append(_join([truth, prediction, difference.astype(np.uint8)], gap, axis=2))
+    return _join(rows, gap, axis=1)
+
+
+def upscale(frames: np.ndarray, scale: int) -> np.ndarray:
+    """Each pixel as scale x scale equal ones: [T, h, w, 3] -> [T, scale * h, scale * w, 3]."""
+    if scale != int(scale) or scale < 1:
+        raise ValueError(f"scale is {scale!r}. Accepted: a whole number, 1 or more.")
+    return frames.repeat(int(scale), axis=1).repeat(int(scale), axis=2)
+
+
+def _join(panels: list[np.ndarray], gap: int, axis: int) -> np.ndarray:
+    shape = list(panels[0].shape)
+    shape[axis] = gap
+    space = np.zeros(shape, np.uint8)
+    spaced = [part for panel in panels for part in (space, panel)]
+    return np.concatenate(spaced[1:], axis=axis)
+
+
+def _checked(name: str, frames: np.ndarray) -> np.ndarray:
+    frames = np.asarray(frames)
+    if frames.dtype != np.uint8 or frames.ndim != 4 or frames.shape[-1] != 3 or frames.size == 0:
+        raise ValueError(
+            f"{name} is {frames.dtype} {list(frames.shape)}. Accepted: uint8 [T, height, width, 3], nothing of it 0."
+        )
+    return frames
+
+
+def _check_fps(fps: float) -> None:
+    if not 0 < fps < float("inf"):
+        raise ValueError(f"fps is {fps!r}. Accepted: a positive number of frames a second.")

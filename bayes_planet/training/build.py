@@ -1,0 +1,47 @@
+"""The trained parts of an agent, put together from a configuration and the environment's spaces."""
+
+import dataclasses
+
+import gymnasium
+import tensorflow as tf
+
+from bayes_planet.config import Config
+from bayes_planet.planning import Actor, Planner
+from bayes_planet.training.learner import Learner
+from bayes_planet.training.seeds import Stream, seed_words
+from bayes_planet.world_model import WorldModel
+from bayes_planet.world_model.precision import dtype_policy
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """World model, learner and actor; the latter two hold the first."""
+
+    world_model: WorldModel
+    learner: Learner
+    actor: Actor
+
+
+def build(
+    config: Config,
+    observation_space: gymnasium.spaces.Dict,
+    action_space: gymnasium.spaces.Box,
+    strategy: tf.distribute.Strategy | None = None,
+) -> Parts:
+    """Builds an untrained agent; the same configuration gives the same initial variables.
+
+    Args:
+      config: everything that decides a run.
+      observation_space: Dict of 'image' uint8 [64, 64, 3] and/or 'state' float32 [n].
+      action_space: Box [A] in [-1, 1].
+      strategy: a tf.distribute strategy; None: the one in scope.
+    """
+    seed = int(seed_words(config.seed, Stream.INITIALISATION, words=1)[0])
+    tf.keras.utils.set_random_seed(seed)
+    strategy = strategy or tf.distribute.get_strategy()
+    shapes = {key: space.shape for key, space in observation_space.spaces.items()}
+    with strategy.scope():
+        world_model = WorldModel(config, shapes, action_space.shape[0], dtype_policy(config.train.precision))
+    learner = Learner(world_model, config, strategy)
+    actor = Actor(Planner(world_model, config.planner), compile=config.train.compile)
+    return Parts(world_model, learner, actor)

@@ -1,0 +1,148 @@
+"""One update of the world model: loss, reduced and clipped gradients, Adam. Compiled once, on any tf.distribute strategy."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from bayes_planet.config import Config
+from bayes_planet.world_model import WorldModel
+
+
+class Learner:
+    """Trains a world model on batches of sequences.
+
+    Args:
+      world_model: built, created in the strategy's scope.
+      config: `train`, `model.bayesian` and `seed` are read.
+      strategy: a tf.distribute strategy; None: the one in scope.
+
+    Attributes:
+      updates: int64 variable, updates done.
+      optimizer: Adam, with its slots built.
+
+    Source of the optimizer: google-research/planet (Adam, epsilon 1e-4, global norm clipped at 1000).
+    """
+
+    def __init__(self, world_model: WorldModel, config: Config, strategy: tf.distribute.Strategy | None = None):
+        self.world_model = world_model
+        self.config = config
+        self.strategy = strategy or tf.distribute.get_strategy()
+        self.variables = list(world_model.trainable_variables)
+        with self.strategy.scope():
+            self.updates = tf.Variable(0, trainable=False, dtype=tf.int64, name="updates")
+            # The fused kernel of the legacy class does in one pass over memory what the newer one does in ten.
+            self.optimizer = tf.keras.optimizers.legacy.Adam(config.train.learning_rate, epsilon=config.train.adam_epsilon)
+            self.optimizer._create_all_weights(self.variables)
+        self._gradients = tf.function(self._replica_gradients, jit_compile=True) if config.train.compile else self._replica_gradients
+        self._update = tf.function(self._distributed_update)
+
+    def seeds(self, update: int) -> tuple[np.ndarray, np.ndarray]:
+        """The update's seeds (state and image noise; weights): a function of the run's seed and the count alone."""
+        words = np.random.SeedSequence((self.config.seed, 1, update)).generate_state(4) >> 1
+        return words[:2].astype(np.int32), words[2:].astype(np.int32)
+
+    def kl_scale(self, update: int) -> float:
+        """The factor on weight KL / N at an update: `kl_scale`, risen linearly over `kl_anneal_updates`."""
+        bayesian = self.config.model.bayesian
+        if bayesian.kl_anneal_updates == 0:
+            return bayesian.kl_scale
+        return bayesian.kl_scale * min(1.0, update / bayesian.kl_anneal_updates)
+
+    def update(self, batch: Mapping[str, Any], num_data: int) -> dict[str, tf.Tensor]:
+        """One update.
+
+        Args:
+          batch: as `WorldModel.loss`, arrays or tensors [B, L, ...], B divisible by the strategy's replicas; or
+            a per-replica batch of the strategy.
+          num_data: N, the time steps in the replay.
+
+        Returns:
+          Scalars by name: loss terms, 'elbo', 'gradient_norm', 'skipped' (1 where a gradient was not finite and
+          was replaced by zero), 'weight_kl/total' and 'weight_kl/LAYER' in nats, 'weight_kl/scale',
+          'weight_stddev/LAYER'.
+        """
+        update = int(self.updates.numpy())
+        seed, weight_seed = self.seeds(update)
+        valid_steps = float(np.sum(batch["mask"]))
+        return self._update(
+            self.distribute(batch),
+            tf.constant(seed),
+            tf.constant(weight_seed),
+            tf.constant(num_data, tf.float32),
+            tf.constant(self.kl_scale(update), tf.float32),
+            tf.constant(valid_steps, tf.float32),
+        )
+
+    def distribute(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Splits a host batch over the replicas (device placement included)."""
+        replicas = self.strategy.num_replicas_in_sync
+        if replicas == 1:
+            return {key: tf.convert_to_tensor(value) for key, value in batch.items()}
+        size = len(next(iter(batch.values())))
+        if size % replicas:
+            raise ValueError(f"train.batch_size is {size}. Accepted: a multiple of the {replicas} replicas.")
+        share = size // replicas
+
+        def values(context: tf.distribute.ValueContext) -> dict:
+            first = context.replica_id_in_sync_group * share
+            return {key: tf.convert_to_tensor(value[first : first + share]) for key, value in batch.items()}
+
+        return self.strategy.experimental_distribute_values_from_function(values)
+
+    def replica_step(
+        self, batch: dict, seed: tf.Tensor, weight_seed: tf.Tensor, num_data: tf.Tensor, kl_scale: tf.Tensor, valid_steps: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """One replica's part of an update, to be called inside `strategy.run`: gradients summed, clipped, applied.
+
+        Returns this replica's share of each metric: summed over replicas they are the update's.
+        """
+        context = tf.distribute.get_replica_context()
+        replica = tf.cast(context.replica_id_in_sync_group, tf.int32)
+        fold = tf.random.experimental.stateless_fold_in
+        seed = fold(seed, replica)
+        if self.config.model.bayesian.replica_noise == "different":
+            weight_seed = fold(weight_seed, replica)
+        gradients, metrics = self._gradients(batch, seed, weight_seed, num_data, kl_scale, valid_steps)
+        if context.num_replicas_in_sync > 1:
+            gradients = context.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
+        norm = tf.linalg.global_norm(gradients)
+        finite = tf.math.is_finite(norm)
+        gradients, _ = tf.clip_by_global_norm(gradients, self.config.train.clip_norm, use_norm=norm)
+        gradients = [tf.where(finite, gradient, tf.zeros_like(gradient)) for gradient in gradients]
+        self.optimizer.apply_gradients(
+            zip(gradients, self.variables, strict=True), experimental_aggregate_gradients=False
+        )
+        share = 1.0 / context.num_replicas_in_sync
+        metrics["gradient_norm"] = norm * share
+        metrics["skipped"] = tf.cast(~finite, tf.float32) * share
+        return metrics
+
+    def _replica_gradients(self, batch, seed, weight_seed, num_data, kl_scale, valid_steps):
+        with tf.GradientTape() as tape:
+            loss, metrics = self.world_model.loss(
+                batch,
+                seed=seed,
+                weight_seed=weight_seed,
+                num_data=num_data,
+                weight_kl_scale=kl_scale,
+                valid_steps=valid_steps,
+                replicas=self.strategy.num_replicas_in_sync,
+            )
+        gradients = tape.gradient(loss, self.variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        return gradients, metrics
+
+    def _distributed_update(self, batch, seed, weight_seed, num_data, kl_scale, valid_steps):
+        arguments = (batch, seed, weight_seed, num_data, kl_scale, valid_steps)
+        shares = self.strategy.run(self.replica_step, arguments)
+        metrics = {key: self.strategy.reduce(tf.distribute.ReduceOp.SUM, value, None) for key, value in shares.items()}
+        self.updates.assign_add(1)
+        weight_kl = self.world_model.weight_kl()
+        if weight_kl:
+            metrics["weight_kl/total"] = tf.add_n(list(weight_kl.values()))
+            metrics["weight_kl/scale"] = kl_scale
+            metrics.update({f"weight_kl/{name}": value for name, value in weight_kl.items()})
+            stddev = self.world_model.weight_stddev()
+            metrics.update({f"weight_stddev/{name}": value for name, value in stddev.items()})
+        return metrics

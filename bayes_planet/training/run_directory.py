@@ -1,0 +1,89 @@
+"""The folder of a run: what lies where, who may write to it, and whether it belongs to this configuration."""
+
+import fcntl
+from pathlib import Path
+
+from bayes_planet import presets
+from bayes_planet.config import Config
+
+# Settings that may change between two starts of one run, since they do not change what was learned so far.
+CHANGEABLE = (
+    "train.episodes",
+    "train.checkpoints_kept",
+    "train.log_every_updates",
+    "env.workers",
+    "env.timeout_seconds",
+    "replay.",
+    "evaluation.",
+)
+
+
+class RunDirectoryError(ValueError):
+    """The folder cannot be used for this run; the message says why and what to do."""
+
+
+class RunDirectory:
+    """Paths of a run: config.yaml, metrics.jsonl, tensorboard/, episodes/, checkpoints/, videos/, logs/."""
+
+    def __init__(self, path: Path | str):
+        self.path = Path(path)
+        self.config_file = self.path / "config.yaml"
+        self.metrics_file = self.path / "metrics.jsonl"
+        self.episodes = self.path / "episodes"
+        self.checkpoints = self.path / "checkpoints"
+        self.videos = self.path / "videos"
+        self.logs = self.path / "logs"
+        self._lock = None
+
+    def prepare(self, config: Config) -> Config:
+        """Makes the folder and writes config.yaml, or checks that it belongs to `config`; returns the one to run.
+
+        Raises:
+          RunDirectoryError: another configuration's run lies here, another process writes to it, or the path is
+            a file.
+        """
+        if self.path.exists() and not self.path.is_dir():
+            raise RunDirectoryError(f"--logdir is {self.path}, a file. Accepted: a folder, or a name that is free.")
+        self.logs.mkdir(parents=True, exist_ok=True)
+        self.lock()
+        if self.config_file.exists():
+            self._check(config)
+        presets.save(config, self.config_file)
+        return config
+
+    def read_config(self) -> Config:
+        """The configuration of a run that exists."""
+        if not self.config_file.exists():
+            raise RunDirectoryError(
+                f"{self.path} holds no run: there is no config.yaml in it. Give the --logdir of a training run."
+            )
+        return presets.read(self.config_file)
+
+    def lock(self) -> None:
+        """Keeps other processes from training here until this one ends, however it ends."""
+        self._lock = open(self.path / ".lock", "w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise RunDirectoryError(
+                f"Another process is training in {self.path}. Wait for it, stop it, or choose another --logdir."
+            ) from None
+
+    def unlock(self) -> None:
+        """Gives the folder free."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _check(self, config: Config) -> None:
+        changed = {
+            key: values
+            for key, values in presets.differences(self.read_config(), config).items()
+            if not key.startswith(CHANGEABLE)
+        }
+        if changed:
+            lines = "\n".join(f"  {key}: {old!r} there, {new!r} now" for key, (old, new) in changed.items())
+            raise RunDirectoryError(
+                f"{self.path} holds a run of another configuration:\n{lines}\n"
+                "Give the same --config and overrides to go on with it, or another --logdir."
+            )

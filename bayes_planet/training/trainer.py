@@ -1,0 +1,294 @@
+"""The loop: collect, update, evaluate, save, in the order that `schedule` gives. Any start resumes where the folder is."""
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bayes_planet.config import Config
+from bayes_planet.evaluation.open_loop import chunks, predict_open_loop
+from bayes_planet.evaluation.score import Score, evaluate
+from bayes_planet.planning import Actor
+from bayes_planet.replay import EpisodeStore, Prefetcher
+from bayes_planet.replay.rollout import Environments, Episode, rollout
+from bayes_planet.report.video import save_video, side_by_side
+from bayes_planet.training.checkpoints import CheckpointError, Checkpoints
+from bayes_planet.training.learner import Learner
+from bayes_planet.training.metrics import MetricsWriter
+from bayes_planet.training.policies import ActorPolicy, RandomPolicy
+from bayes_planet.training.run_directory import RunDirectory
+from bayes_planet.training.schedule import Counters, Task, next_task, updates_due
+from bayes_planet.training.seeds import Stream, environment_seed, seed_words
+
+
+class Interrupted(Exception):
+    """The run was asked to stop and has saved what it had."""
+
+
+class TrainingDivergedError(RuntimeError):
+    """Too many updates in a row had gradients that are not finite."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Events:
+    """What a run tells whoever watches it. Every field is a callable; the defaults do nothing.
+
+    Attributes:
+      progress: (task name, done, total) within the current task, often.
+      row: each row of metrics.jsonl.
+      note: a sentence for people.
+    """
+
+    progress: Callable[[str, int, int], None] = lambda task, done, total: None
+    row: Callable[[dict], None] = lambda row: None
+    note: Callable[[str], None] = lambda text: None
+
+
+class Trainer:
+    """Trains one run in its folder.
+
+    Args:
+      config: the run's configuration.
+      directory: prepared by `RunDirectory.prepare`.
+      learner, actor: share one world model.
+      environments: for collection; at least one.
+      evaluation_environments: opens environments for an evaluation, as a context manager.
+      action_size: A.
+      should_stop: asked at every step; true ends the run with `Interrupted` once it is saved.
+      events: who watches.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        directory: RunDirectory,
+        learner: Learner,
+        actor: Actor,
+        environments: Environments,
+        evaluation_environments: Callable[[], Any],
+        action_size: int,
+        should_stop: Callable[[], bool] = lambda: False,
+        events: Events = Events(),
+    ):
+        self.config = config
+        self.directory = directory
+        self.learner = learner
+        self.actor = actor
+        self._environments = environments
+        self._evaluation_environments = evaluation_environments
+        self._action_size = action_size
+        self._should_stop = should_stop
+        self._events = events
+        self.replay = EpisodeStore(directory.episodes, config.replay.ram_gigabytes * 1e9, config.replay.compress)
+        self.checkpoints = Checkpoints(
+            directory.checkpoints,
+            config.train.checkpoints_kept,
+            model=learner.world_model,
+            optimizer=learner.optimizer,
+            updates=learner.updates,
+        )
+        self.metrics = MetricsWriter(directory.path)
+        self._evaluated_at = -1
+        self._skipped_in_a_row = 0
+        self.last_score: Score | None = None
+        self.last_video: str | None = None
+
+    @property
+    def counters(self) -> Counters:
+        """How far the run is."""
+        return Counters(self.replay.episodes, int(self.learner.updates.numpy()), self._evaluated_at)
+
+    @property
+    def env_steps(self) -> int:
+        """Simulator steps in the replay: agent steps times action repeat."""
+        return (self.replay.rows - self.replay.episodes) * self.config.env.action_repeat
+
+    def restore(self) -> bool:
+        """Loads the newest usable checkpoint; false where there is none."""
+        saved = self.checkpoints.restore()
+        if saved is not None:
+            self._evaluated_at = int(saved["evaluated_at"])
+        counters = self.counters
+        rows = self.metrics.truncate(counters.updates)
+        logged = {int(row["train/episode"]) for row in rows if "train/episode" in row}
+        for index in self.replay.indices:
+            if index not in logged:
+                self._log_episode(index, self.replay.load(index), {})
+        return saved is not None
+
+    def run(self) -> Counters:
+        """Works until the schedule is done.
+
+        Raises:
+          Interrupted: `should_stop` said so; everything is saved.
+          TrainingDivergedError: see `train.skipped_updates_limit`.
+        """
+        work = {Task.COLLECT: self._collect, Task.UPDATE: self._train, Task.EVALUATE: self._evaluate}
+        try:
+            while (task := next_task(self.config, self.counters)) is not Task.DONE:
+                work[task]()
+                if task is not Task.UPDATE or self._should_stop():
+                    # Updates are saved with the episode that follows them.
+                    self._save()
+                self._stop_if_asked()
+        finally:
+            self.metrics.flush()
+        return self.counters
+
+    def _stop_if_asked(self) -> None:
+        if self._should_stop():
+            raise Interrupted
+
+    def _save(self) -> None:
+        try:
+            self.checkpoints.save({"evaluated_at": self._evaluated_at, "updates": self.counters.updates})
+        except CheckpointError as error:
+            self._events.note(f"The checkpoint could not be saved, the older ones are untouched: {error}")
+
+    def _collect(self) -> None:
+        config, seed_episodes = self.config, self.config.train.seed_episodes
+        present = set(self.replay.indices)
+        missing = [index for index in range(len(present) + self._environments.count) if index not in present]
+        limit = seed_episodes if len(present) < seed_episodes else config.train.episodes
+        indices = missing[: min(self._environments.count, limit - len(present))]
+        random_actions = indices[0] < seed_episodes
+        seeds = [environment_seed(config.seed, Stream.TRAIN_ENVIRONMENT, index) for index in indices]
+        name = f"seed episode {indices[0] + 1}" if random_actions else f"episode {indices[0] + 1}"
+        before_step = self._step_counter(name)
+        if random_actions:
+            policy = RandomPolicy(self._action_size, config.seed, indices[0], before_step=before_step)
+        else:
+            noise = config.train.exploration_noise
+            policy = ActorPolicy(
+                self.actor, config.seed, Stream.TRAIN_ACTOR, indices[0], noise=noise, before_step=before_step
+            )
+        start = time.perf_counter()
+        episodes = rollout(self._environments, policy, seeds)
+        steps = sum(len(episode["reward"]) - 1 for episode in episodes) * config.env.action_repeat
+        speed = {"speed/env_steps_per_second": steps / (time.perf_counter() - start)}
+        if isinstance(policy, ActorPolicy) and policy.milliseconds_per_plan is not None:
+            speed["speed/milliseconds_per_plan"] = policy.milliseconds_per_plan
+        for index, episode in zip(indices, episodes, strict=True):
+            self.replay.add(episode, index)
+            self._log_episode(index, episode, speed)
+
+    def _step_counter(self, name: str) -> Callable[[], None]:
+        done = 0
+        total = self._environments_steps
+
+        def before_step() -> None:
+            nonlocal done
+            self._stop_if_asked()
+            self._events.progress(name, done, total)
+            done += 1
+
+        return before_step
+
+    @property
+    def _environments_steps(self) -> int:
+        return getattr(self._environments, "episode_steps", 0)
+
+    def _log_episode(self, index: int, episode: Episode, extra: dict[str, float]) -> None:
+        self._write(
+            {
+                "train/episode": index,
+                "train/return": float(np.sum(episode["reward"], dtype=np.float64)),
+                "train/episode_steps": len(episode["reward"]) - 1,
+                "train/random_actions": int(index < self.config.train.seed_episodes),
+                "replay/episodes": self.replay.episodes,
+                "replay/rows": self.replay.rows,
+                "replay/corrupt_files": self.replay.corrupt,
+                **extra,
+            }
+        )
+
+    def _write(self, values: dict[str, Any]) -> None:
+        counters = self.counters
+        row = self.metrics.write(
+            values, updates=counters.updates, env_steps=self.env_steps, episodes=counters.episodes
+        )
+        self._events.row(row)
+
+    def _train(self) -> None:
+        train = self.config.train
+        first, last = self.counters.updates, updates_due(self.config, self.replay.episodes)
+        pending: list[dict] = []
+        start = time.perf_counter()
+        with Prefetcher(self._batch, range(first, last)) as batches:
+            for update, batch in enumerate(batches, first):
+                pending.append(self.learner.update(batch, self.replay.rows))
+                self._events.progress("updates", update + 1 - first, last - first)
+                stop = self._should_stop()
+                if (update + 1) % train.log_every_updates == 0 or update + 1 == last or stop:
+                    self._log_updates(pending, time.perf_counter() - start)
+                    pending, start = [], time.perf_counter()
+                if stop:
+                    return
+
+    def _batch(self, update: int) -> dict[str, np.ndarray]:
+        train = self.config.train
+        seed = (self.config.seed, int(Stream.BATCH), update)
+        return self.replay.sample(train.batch_size, train.sequence_length, seed)
+
+    def _log_updates(self, pending: list[dict], seconds: float) -> None:
+        columns = {key: np.array([float(metrics[key]) for metrics in pending]) for key in pending[0]}
+        for skipped in columns["skipped"]:
+            self._skipped_in_a_row = self._skipped_in_a_row + 1 if skipped else 0
+        values = {key: float(np.mean(column)) for key, column in columns.items()}
+        # A belief is a state, not a rate: its last value, not the mean over the interval.
+        values.update({key: float(column[-1]) for key, column in columns.items() if key.startswith("weight_")})
+        self._write({**values, "speed/updates_per_second": len(pending) / seconds, "replay/rows": self.replay.rows})
+        if self._skipped_in_a_row >= self.config.train.skipped_updates_limit:
+            raise TrainingDivergedError(
+                f"The last {self._skipped_in_a_row} updates had gradients that are not finite. The newest checkpoint in "
+                f"{self.directory.checkpoints} is older than that. Lower train.learning_rate or train.clip_norm, or look "
+                "for broken observations and rewards in the environment."
+            )
+
+    def _evaluate(self) -> None:
+        counters, config = self.counters, self.config
+        seeds = [
+            environment_seed(config.seed, Stream.EVALUATION_ENVIRONMENT, counters.episodes, index)
+            for index in range(config.evaluation.episodes)
+        ]
+        policies: list[ActorPolicy] = []
+
+        def policy(round_number: int) -> ActorPolicy:
+            before_step = self._step_counter("evaluation")
+            key = (Stream.EVALUATION_ACTOR, counters.episodes, round_number)
+            policies.append(ActorPolicy(self.actor, config.seed, *key, before_step=before_step))
+            return policies[-1]
+
+        with self._evaluation_environments() as environments:
+            score = evaluate(environments, policy, seeds)
+        values: dict[str, Any] = score.metrics()
+        if policies[0].milliseconds_per_plan is not None:
+            values["speed/milliseconds_per_evaluation_plan"] = policies[0].milliseconds_per_plan
+        values.update(self._open_loop(score))
+        self.last_score = score
+        self._evaluated_at = counters.episodes
+        self._write(values)
+
+    def _open_loop(self, score: Score) -> dict[str, float]:
+        evaluation = self.config.evaluation
+        length = evaluation.context_steps + evaluation.prediction_steps
+        if evaluation.videos == 0:
+            return {}
+        seed = seed_words(self.config.seed, Stream.OPEN_LOOP, self.counters.episodes)
+        batch = chunks(score.episodes, evaluation.videos, length, seed)
+        if batch["reward"].shape[1] <= evaluation.context_steps:
+            self._events.note(f"No open-loop prediction: the episodes have {batch['reward'].shape[1]} rows.")
+            return {}
+        result = predict_open_loop(self.learner.world_model, batch, evaluation.context_steps, seed)
+        if "image" in result.true:
+            frames = side_by_side(result.true["image"], result.predicted["image"])
+            path = self.directory.videos / f"open_loop-{self.counters.episodes:06d}.gif"
+            self.last_video = str(save_video(path, frames, fps=15, scale=2))
+            self.metrics.video("open_loop", frames, self.env_steps)
+        return result.metrics()
+
+    def close(self) -> None:
+        """Flushes and closes the metrics."""
+        self.metrics.close()

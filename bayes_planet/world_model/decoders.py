@@ -1,0 +1,53 @@
+"""From the latent features (sample and belief) to the mean of what is observed. Every output is float32."""
+
+import tensorflow as tf
+
+from bayes_planet.world_model.deconvolution import Deconvolution
+
+
+class ImageDecoder(tf.Module):
+    """A linear layer and four stride-2 transposed convolutions: [..., F] -> mean image [..., 64, 64, 3].
+
+    Kernels 5, 5, 6, 6 and depths 4d, 2d, d, 3; the last layer is linear. The likelihood is Normal(mean, 1).
+    Source: PlaNet, App. A; google-research/planet, networks/conv_ha.py.
+    """
+
+    def __init__(self, depth: int = 32, activation: str = "relu", policy: str = "float32", name: str = "image_decoder"):
+        super().__init__(name)
+        self._dense = tf.keras.layers.Dense(32 * depth, dtype=policy, name="dense")
+        shapes = [(4 * depth, 5, activation), (2 * depth, 5, activation), (depth, 6, activation), (3, 6, None)]
+        self._layers = [
+            Deconvolution(filters, kernel, activation=activation, dtype=policy, name=f"deconvolution_{i}")
+            for i, (filters, kernel, activation) in enumerate(shapes)
+        ]
+
+    def __call__(self, features: tf.Tensor) -> tf.Tensor:
+        leading = tf.shape(features)[:-1]
+        x = self._dense(tf.reshape(features, [-1, features.shape[-1]]))
+        x = x[:, None, None, :]
+        for layer in self._layers:
+            x = layer(x)
+        x = tf.reshape(x, tf.concat([leading, [64, 64, 3]], 0))
+        return tf.cast(tf.ensure_shape(x, features.shape[:-1] + [64, 64, 3]), tf.float32)
+
+
+class DenseHead(tf.Module):
+    """A dense network with a linear output: [..., F] -> mean [..., size], or [...] where size is 0 (a scalar).
+
+    The likelihood is Normal(mean, 1). Used for rewards and state observations.
+    Source: google-research/planet, networks/basic.py.
+    """
+
+    def __init__(self, layers: int, units: int, size: int, activation: str = "relu", policy: str = "float32", name: str = "head"):
+        super().__init__(name)
+        self._scalar = size == 0
+        self._layers = [
+            tf.keras.layers.Dense(units, activation, dtype=policy, name=f"dense_{i}") for i in range(layers)
+        ] + [tf.keras.layers.Dense(max(size, 1), dtype=policy, name="output")]
+
+    def __call__(self, features: tf.Tensor) -> tf.Tensor:
+        x = features
+        for layer in self._layers:
+            x = layer(x)
+        x = tf.cast(x, tf.float32)
+        return tf.squeeze(x, -1) if self._scalar else x

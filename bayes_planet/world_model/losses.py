@@ -1,0 +1,34 @@
+"""The terms of the sequential-VAE loss that have a closed form."""
+
+import math
+
+import tensorflow as tf
+
+
+def unit_gaussian_nll(target: tf.Tensor, mean: tf.Tensor, event_axes: int) -> tf.Tensor:
+    """-log N(target; mean, 1) in nats, summed over the last `event_axes` axes: half the squared error and a constant.
+
+    Args:
+      target, mean: [..., event]. Computed in float32 whatever the dtype of `mean`.
+
+    Returns:
+      float32 [...].
+
+    Source: google-research/planet, networks/conv_ha.py and basic.py (Normal with stddev 1).
+    """
+    error = tf.cast(target, tf.float32) - tf.cast(mean, tf.float32)
+    axes = list(range(-event_axes, 0))
+    size = math.prod(target.shape[-event_axes:])
+    return 0.5 * tf.reduce_sum(tf.square(error), axes) + 0.5 * math.log(2 * math.pi) * size
+
+
+def diagonal_gaussian_kl(mean_q: tf.Tensor, stddev_q: tf.Tensor, mean_p: tf.Tensor, stddev_p: tf.Tensor) -> tf.Tensor:
+    """KL(q || p) in nats of two diagonal Gaussians [..., Z], summed over Z. Returns [...]."""
+    ratio = stddev_q / stddev_p
+    distance = (mean_q - mean_p) / stddev_p
+    return tf.reduce_sum(0.5 * (tf.square(ratio) + tf.square(distance) - 1.0) - tf.math.log(ratio), -1)
+
+
+def free_nats_kl(kl: tf.Tensor, free_nats: float) -> tf.Tensor:
+    """max(0, KL - free nats) for each time step of each sequence, before any mean (google-research/planet)."""
+    return tf.maximum(kl - free_nats, 0.0)

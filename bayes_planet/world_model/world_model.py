@@ -1,0 +1,207 @@
+"""Encoder, RSSM, decoders and reward head together, and the loss they are trained with."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from bayes_planet import bayesian_layers
+from bayes_planet.config import Config
+from bayes_planet.world_model import images
+from bayes_planet.world_model.decoders import DenseHead, ImageDecoder
+from bayes_planet.world_model.encoders import ImageEncoder, VectorEncoder
+from bayes_planet.world_model.losses import diagonal_gaussian_kl, free_nats_kl, unit_gaussian_nll
+from bayes_planet.world_model.rssm import RSSM, State
+
+
+class LossTerms(NamedTuple):
+    """The training loss, a float32 scalar to minimise, and the scalars to log."""
+
+    total: tf.Tensor
+    metrics: dict[str, tf.Tensor]
+
+
+class WorldModel(tf.Module):
+    """A sequential VAE with an RSSM inside (arXiv:1811.04551), whose transition may hold a belief over its weights.
+
+    Args:
+      config: the run's configuration; `model` and `loss` are read.
+      observation_shapes: {'image': (64, 64, 3)} and/or {'state': (n,)}.
+      action_size: A.
+      policy: Keras dtype policy of matrix products and convolutions.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        observation_shapes: Mapping[str, tuple[int, ...]],
+        action_size: int,
+        policy: str = "float32",
+        name: str = "world_model",
+    ):
+        super().__init__(name)
+        known = {"image", "state"}
+        if not observation_shapes or not set(observation_shapes) <= known:
+            raise ValueError(f"observation_shapes has keys {sorted(observation_shapes)}. Accepted: image, state, or both.")
+        self.config = config
+        self.observation_shapes = {key: tuple(shape) for key, shape in observation_shapes.items()}
+        self.action_size = action_size
+        model = config.model
+        self._encoders: dict[str, tf.Module] = {}
+        self._decoders: dict[str, tf.Module] = {}
+        if "image" in self.observation_shapes:
+            self._encoders["image"] = ImageEncoder(model.convolution_depth, model.activation, policy)
+            self._decoders["image"] = ImageDecoder(model.convolution_depth, model.activation, policy)
+        if "state" in self.observation_shapes:
+            size = self.observation_shapes["state"][0]
+            self._encoders["state"] = VectorEncoder(model.vector_layers, model.vector_units, model.activation, policy)
+            self._decoders["state"] = DenseHead(
+                model.vector_layers, model.vector_units, size, model.activation, policy, "vector_decoder"
+            )
+        embedding_size = sum(encoder.embedding_size for encoder in self._encoders.values())
+        self.rssm = RSSM(model, action_size, embedding_size, policy)
+        self._reward_head = DenseHead(model.reward_layers, model.reward_units, 0, model.activation, policy, "reward_head")
+        self._build()
+
+    def _build(self) -> None:
+        observation = {key: tf.zeros((1, *shape)) for key, shape in self.observation_shapes.items()}
+        self.embed(observation)
+        features = tf.zeros([1, self.rssm.feature_size])
+        self.decode(features)
+        self.reward(features)
+
+    def prepare(self, observation: Mapping[str, tf.Tensor], seed: tf.Tensor) -> dict[str, tf.Tensor]:
+        """What the environment gives, as the model sees it: images quantised with fresh noise, states as float32.
+
+        Args:
+          observation: 'image' uint8 [..., 64, 64, 3] and/or 'state' float32 [..., n].
+          seed: int32 [2].
+        """
+        missing = set(self.observation_shapes) - set(observation)
+        if missing:
+            raise ValueError(f"The observation lacks {sorted(missing)}. Accepted: {sorted(self.observation_shapes)}.")
+        prepared = {}
+        if "image" in self.observation_shapes:
+            prepared["image"] = images.preprocess(observation["image"], seed, self.config.model.image_bits)
+        if "state" in self.observation_shapes:
+            prepared["state"] = tf.cast(observation["state"], tf.float32)
+        return prepared
+
+    def embed(self, prepared: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Embedding [..., E] of prepared observations."""
+        return tf.concat([encoder(prepared[key]) for key, encoder in sorted(self._encoders.items())], -1)
+
+    def decode(self, features: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Mean of each observation, float32, for features [..., Z + H]."""
+        return {key: decoder(features) for key, decoder in self._decoders.items()}
+
+    def reward(self, features: tf.Tensor) -> tf.Tensor:
+        """Mean reward [...] of the step that led to the state, for features [..., Z + H]."""
+        return self._reward_head(features)
+
+    def sample_weights(self, seed: tf.Tensor, steps: int) -> tuple[dict, bool]:
+        """A weight sample for training as `model.bayesian.weight_sampling` wants it, and whether it is per step."""
+        scope = self.config.model.bayesian.weight_sampling
+        if scope == "mean":
+            return bayesian_layers.posterior_mean(self.rssm, compact=True), False
+        if scope == "per_step":
+            return bayesian_layers.sample_weights(self.rssm, seed, samples=steps), True
+        return bayesian_layers.sample_weights(self.rssm, seed), False
+
+    def weight_kl(self) -> dict[str, tf.Tensor]:
+        """KL(q || p) in nats of each variational layer, by name; empty for a deterministic transition."""
+        return {layer.name: tf.add_n(list(layer.kl_terms().values())) for layer in self._variational_layers()}
+
+    def weight_stddev(self) -> dict[str, tf.Tensor]:
+        """Mean posterior stddev of each variational layer's weights, by name."""
+        return {
+            layer.name: tf.reduce_mean(
+                tf.concat([tf.reshape(posterior.stddev_value(), [-1]) for posterior in layer.posteriors().values()], 0)
+            )
+            for layer in self._variational_layers()
+        }
+
+    def _variational_layers(self) -> list[bayesian_layers.VariationalLayer]:
+        return bayesian_layers.variational_layers(self.rssm)
+
+    def observe(
+        self, batch: Mapping[str, tf.Tensor], seed: tf.Tensor, weights: dict | None = None
+    ) -> tuple[State, State]:
+        """Posterior and prior [B, T, ...] of a batch of sequences, under the posterior mean or a weight sample."""
+        fold = tf.random.experimental.stateless_fold_in
+        prepared = self.prepare(batch, fold(seed, 0))
+        return self.rssm.observe(self.embed(prepared), batch["action"], seed=fold(seed, 1), weights=weights)
+
+    def loss(
+        self,
+        batch: Mapping[str, tf.Tensor],
+        *,
+        seed: tf.Tensor,
+        weight_seed: tf.Tensor,
+        num_data: tf.Tensor,
+        weight_kl_scale: tf.Tensor,
+        valid_steps: tf.Tensor | None = None,
+        replicas: int = 1,
+    ) -> LossTerms:
+        """The sequential-VAE loss with the weights' KL: image + 10 reward + max(0, KL - free nats) + weight KL / N.
+
+        Args:
+          batch: 'image' uint8 [B, T, 64, 64, 3] and/or 'state' [B, T, n], 'action' [B, T, A] that led to the
+            row, 'reward' [B, T], 'mask' bool [B, T] (false rows are padding).
+          seed: int32 [2], for dequantisation and state noise.
+          weight_seed: int32 [2], for the weight draw.
+          num_data: float32, N, the time steps that the weights were fitted to: those in the replay.
+          weight_kl_scale: float32, factor on weight KL / N.
+          valid_steps: float32, true entries of `mask` over all replicas; None: those of this batch.
+          replicas: copies whose losses are summed; the weight KL is shared among them, so that it counts once.
+
+        Returns:
+          LossTerms. Likelihoods and state KL are means over valid time steps, so with scale 1, no free nats and
+          reward scale 1 the total is the negative ELBO of the replay per time step.
+
+        Source: arXiv:1811.04551, Eq. 3; google-research/planet; Bayesian Layers v1, Sec. 3.2.
+        """
+        scales = self.config.loss
+        fold = tf.random.experimental.stateless_fold_in
+        mask = tf.cast(batch["mask"], tf.float32)
+        valid_steps = tf.reduce_sum(mask) if valid_steps is None else valid_steps
+
+        def mean(value: tf.Tensor) -> tf.Tensor:
+            return tf.reduce_sum(value * mask) / valid_steps
+
+        prepared = self.prepare(batch, fold(seed, 0))
+        weights, per_step = self.sample_weights(weight_seed, batch["action"].shape[1])
+        posterior, prior = self.rssm.observe(
+            self.embed(prepared), batch["action"], seed=fold(seed, 1), weights=weights, weights_per_step=per_step
+        )
+        features = posterior.features
+        decoded = self.decode(features)
+        likelihoods = {
+            key: mean(unit_gaussian_nll(prepared[key], decoded[key], len(shape)))
+            for key, shape in self.observation_shapes.items()
+        }
+        reward = mean(unit_gaussian_nll(batch["reward"][..., None], self.reward(features)[..., None], 1))
+        state_kl = diagonal_gaussian_kl(posterior.mean, posterior.stddev, prior.mean, prior.stddev)
+        charged_kl = mean(free_nats_kl(state_kl, scales.free_nats))
+        state_kl = mean(state_kl)
+        weight_kl = self.weight_kl()
+        weight_kl_per_step = tf.add_n(list(weight_kl.values())) / num_data / replicas if weight_kl else tf.constant(0.0)
+
+        scale = {"image": scales.image_scale, "state": scales.state_scale}
+        total = (
+            tf.add_n([scale[key] * value for key, value in likelihoods.items()])
+            + scales.reward_scale * reward
+            + scales.state_kl_scale * charged_kl
+            + weight_kl_scale * weight_kl_per_step
+        )
+        metrics = {f"loss/{key}": value for key, value in likelihoods.items()}
+        metrics["loss/total"] = total
+        metrics["loss/reward"] = reward
+        metrics["loss/state_kl"] = charged_kl
+        metrics["state_kl"] = state_kl
+        metrics["elbo"] = -(tf.add_n(list(likelihoods.values())) + reward + state_kl + weight_kl_per_step)
+        if weight_kl:
+            metrics["loss/weight_kl"] = weight_kl_scale * weight_kl_per_step
+        metrics["state/posterior_stddev"] = mean(tf.reduce_mean(posterior.stddev, -1))
+        metrics["state/prior_stddev"] = mean(tf.reduce_mean(prior.stddev, -1))
+        return LossTerms(total, metrics)

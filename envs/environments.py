@@ -1,0 +1,99 @@
+"""From the `env` settings to a ready environment in this process."""
+
+import math
+from collections.abc import Callable
+
+import gymnasium
+import numpy as np
+
+from bayes_planet.config import EnvConfig
+from bayes_planet.envs import rendering
+from bayes_planet.envs.tasks import DmControlTask, resolve
+from bayes_planet.envs.wrappers import ActionRepeat, DictObservations, ScaledActions, Velocities
+
+
+class Environment(DictObservations):
+    """An environment as the agent sees it: Dict observations, Box(-1, 1) actions, one agent step a step.
+
+    Attributes:
+      action_repeat: env steps an action is held.
+      episode_steps: agent steps after which an episode is cut.
+      description: gl_backend, gl_renderer and render_quality, for the log of a run.
+    """
+
+    action_repeat: int
+    episode_steps: int
+    description: dict[str, str]
+
+
+def make(
+    config: EnvConfig,
+    factory: Callable[[], gymnasium.Env] | None = None,
+    diagnostics: bool = False,
+    backend: rendering.Backend | None = None,
+) -> Environment:
+    """Makes the environment that `config` names, in this process.
+
+    Its first call fixes the process's GL backend. A process that trains should use `Workers` instead.
+
+    Args:
+      config: the `env` settings.
+      factory: makes the environment instead of `config.name`: a gymnasium.Env with bounded Box actions, and
+        with render_mode="rgb_array" if images are asked for.
+      diagnostics: add `info["qvel"]`, float64 velocities (dm_control and Gymnasium MuJoCo tasks).
+      backend: the GL backend, where it has been found already.
+
+    Raises:
+      UnknownTaskError: nothing has that name; the message has the nearest names.
+      UnsupportedSpaceError: actions or observations are of a kind the agent cannot use.
+      NoGLError: images are asked for and OpenGL does not work.
+      ValueError: the camera does not exist, or the episode has no limit.
+    """
+    backend = rendering.select_backend(config.gl_backend, backend)
+    quality = rendering.resolve_quality(config.render_quality, backend)
+    needs_images = config.observations != "state"
+    task = None if factory is not None else resolve(config.name)
+    render: Callable[[], np.ndarray]
+    if isinstance(task, DmControlTask):
+        from bayes_planet.envs.control_suite import ControlSuite
+
+        if needs_images:
+            backend.require()
+        suite_task = ControlSuite(
+            task, backend, config.image_size, config.camera, quality, own_limit=config.episode_env_steps == 0
+        )
+        env: gymnasium.Env = suite_task
+        name, own_limit, render = task.name, suite_task.step_limit, suite_task.render
+    else:
+        from bayes_planet.envs import gymnasium_tasks
+
+        if factory is not None:
+            env, name = gymnasium_tasks.from_factory(factory), "the environment of your factory"
+        else:
+            env, name = gymnasium_tasks.from_id(config), config.name
+        own_limit = gymnasium_tasks.step_limit(env)
+        render = gymnasium_tasks.renderer(env, config, backend, quality, name, required=needs_images)
+
+    env = ScaledActions(env, name)
+    repeated = ActionRepeat(env, config.action_repeat, _limit(config, own_limit, name), name)
+    env = Velocities(repeated, name) if diagnostics else repeated
+    result = Environment(env, config.observations, config.image_size, render, name)
+    result.action_repeat, result.episode_steps = repeated.action_repeat, repeated.episode_steps
+    result.description = {
+        "gl_backend": backend.name,
+        "gl_renderer": backend.renderer,
+        "render_quality": quality,
+    }
+    return result
+
+
+def _limit(config: EnvConfig, own_limit: int | None, name: str) -> int:
+    """Env steps of an episode: the setting, or the task's own limit where that is shorter or the setting 0."""
+    limit = min(config.episode_env_steps or math.inf, own_limit or math.inf)
+    if math.isinf(limit):
+        raise ValueError(
+            f"env.episode_env_steps is 0, the task's own limit, but {name} has none. "
+            "Accepted here: 1 or more env steps, such as env.episode_env_steps=1000."
+        )
+    return int(limit)
+

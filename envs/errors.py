@@ -1,0 +1,31 @@
+"""What can go wrong with an environment, one class a kind of mistake."""
+
+
+class UnknownTaskError(ValueError):
+    """No dm_control task and no Gymnasium id has the name that was given."""
+
+
+class UnsupportedSpaceError(ValueError):
+    """The environment's actions or observations are of a kind the agent cannot use."""
+
+
+class NoGLError(RuntimeError):
+    """Images are asked for, and no OpenGL backend works here."""
+
+
+class NonFiniteError(RuntimeError):
+    """A task gave a reward or an observation that is not a finite number."""
+
+
+class WorkerError(RuntimeError):
+    """An environment process died, hung, or failed inside the environment.
+
+    Attributes:
+      index: which worker, counted from 0.
+      alive: whether it can still be reset. If not, `Workers.restart(index)` puts a fresh one in its place.
+    """
+
+    def __init__(self, message: str, index: int = 0, alive: bool = False) -> None:
+        super().__init__(message)
+        self.index = index
+        self.alive = alive

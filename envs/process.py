@@ -1,0 +1,196 @@
+"""The parent's end of one environment process: start it, ask it, tell how it failed."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+
+import bayes_planet
+from bayes_planet.envs.errors import NoGLError, NonFiniteError, UnknownTaskError, UnsupportedSpaceError, WorkerError
+
+TYPED = {
+    error.__name__: error
+    for error in (NoGLError, NonFiniteError, UnknownTaskError, UnsupportedSpaceError, gymnasium.error.ResetNeeded)
+}
+TYPED_AT_START = {error.__name__: error for error in (ValueError, TypeError, ImportError, ModuleNotFoundError)}
+LOG_LINES = 15
+ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+class EnvironmentProcess:
+    """One worker. Requests are numbered, so an answer that nobody waited for is recognised and dropped."""
+
+    def __init__(self, index: int, hello: dict[str, Any], log_file: Path | None, timeout: float) -> None:
+        """Starts the process and describes the environment to it; the first `receive` gives its properties.
+
+        Args:
+          index: its place among the workers, for messages.
+          hello: config, factory, paths, diagnostics and backend, as `worker.build` reads them.
+          log_file: where its output is appended; None: nowhere.
+          timeout: seconds it may take for an answer.
+        """
+        self.index = index
+        self._timeout = timeout
+        self._log_file = log_file
+        self._log_start = log_file.stat().st_size if log_file is not None and log_file.exists() else 0
+        self._number = 0
+        self._asked = "start"
+        self._killed = False
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            output: Any = subprocess.DEVNULL if log_file is None else open(log_file, "ab")
+            try:
+                self._process = subprocess.Popen(
+                    [
+                        sys.executable, "-P", "-m", "bayes_planet.envs.worker", str(theirs.fileno()), str(os.getpid()),
+                        str(int(threading.current_thread() is threading.main_thread())),
+                    ],
+                    pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                    env=_environment(), process_group=0,  # its own group: Ctrl-C in the terminal is the parent's
+                )  # fmt: skip
+            finally:
+                if log_file is not None:
+                    output.close()
+            self._connection = Connection(ours.detach())
+        self._deadline = time.monotonic() + max(timeout, 120.0)
+        try:
+            self._connection.send(hello)
+        except OSError:
+            pass  # it is dead already: `receive` says so
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def send(self, command: str, argument: Any) -> None:
+        """Asks for something: reset (a seed), step (an action) or render (None)."""
+        self._number += 1
+        self._asked = command
+        self._deadline = time.monotonic() + self._timeout
+        try:
+            self._connection.send((self._number, command, argument))
+        except OSError:
+            pass  # dead or closed: `receive` says so
+
+    def receive(self) -> Any:
+        """The answer to the last request.
+
+        Raises:
+          WorkerError: the process died, gave no answer in time (it is killed then), or its environment failed.
+          NoGLError, UnknownTaskError, UnsupportedSpaceError, NonFiniteError, ResetNeeded: as in the worker,
+            caused by a WorkerError that has the worker's traceback. At the start also ValueError, TypeError
+            and ImportError.
+        """
+        while True:
+            try:
+                if not self._connection.poll(max(0.0, self._deadline - time.monotonic())):
+                    raise self._hung()
+                reply = self._connection.recv()
+            except (EOFError, OSError) as error:
+                raise self._died() from error
+            if reply[1] != self._number:
+                continue
+            if reply[0] == "ok":
+                return reply[2]
+            raise self._failed(*reply[2:])
+
+    def stop(self) -> None:
+        """Asks the process to end by closing its connection; `join` waits for it."""
+        self._connection.close()
+
+    def join(self, seconds: float) -> None:
+        """Waits for the end of the process, and kills it after that long."""
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _hung(self) -> WorkerError:
+        self._killed = True
+        self._process.kill()
+        self._process.wait()
+        seconds = self._timeout if self._asked != "start" else max(self._timeout, 120.0)
+        return WorkerError(
+            f"Worker {self.index} (process {self.pid}) gave no answer to `{self._asked}` in {seconds:g} s and was "
+            f"killed. If the environment is that slow, raise env.timeout_seconds.{self._log_tail()}",
+            self.index,
+        )
+
+    def _died(self) -> WorkerError:
+        self.join(5.0)
+        if self._killed:
+            message = f"Worker {self.index} hung before and was killed. Call restart({self.index})."
+            return WorkerError(message, self.index)
+        ending = _ending(self._process.returncode)
+        return WorkerError(
+            f"Worker {self.index} (process {self.pid}) died during `{self._asked}`: {ending}.{self._log_tail()}",
+            self.index,
+        )
+
+    def _failed(self, kind: str, message: str, trace: str) -> Exception:
+        started = self._asked != "start"
+        cause = WorkerError(
+            f"Worker {self.index} failed during `{self._asked}`: {kind}: {message}\n\nIn the worker:\n{trace}",
+            self.index,
+            alive=started,
+        )
+        typed = TYPED.get(kind) or (None if started else TYPED_AT_START.get(kind))
+        if typed is None:
+            return cause
+        error = typed(message)
+        error.__cause__ = cause
+        return error
+
+    def _log_tail(self) -> str:
+        if self._log_file is None:
+            return " Its output was not kept; give Workers a log_file to see it."
+        try:
+            with open(self._log_file, "rb") as stream:
+                size = stream.seek(0, os.SEEK_END)
+                stream.seek(max(self._log_start, size - 20_000))
+                lines = stream.read().decode(errors="replace").strip().splitlines()[-LOG_LINES:]
+        except OSError as error:
+            return f" Its log {self._log_file} cannot be read: {error}."
+        return f" Last lines of {self._log_file}:\n" + ("\n".join(lines) if lines else "(nothing)")
+
+
+def _ending(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    hint = ", often for lack of memory" if -code == signal.SIGKILL else ""
+    return f"exit code {code}, killed by {name}{hint}"
+
+
+def _environment() -> dict[str, str]:
+    """Environment variables of a worker: one thread each, no window, no sound, and this package importable."""
+    environment = dict(os.environ)
+    # dm_control leaves this behind in a process that rendered, where it would rule out any other backend.
+    environment.pop("PYOPENGL_PLATFORM", None)
+    environment.update(dict.fromkeys(ONE_THREAD, "1"))
+    environment.setdefault("SDL_VIDEODRIVER", "dummy")
+    environment.setdefault("SDL_AUDIODRIVER", "dummy")
+    environment.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+    environment["DISABLE_RENDER_THREAD_OFFLOADING"] = "1"  # a worker has one thread that draws
+    environment["PYTHONUNBUFFERED"] = "1"
+    root = Path(bayes_planet.__file__).absolute().parent.parent
+    if root.name not in ("site-packages", "dist-packages"):  # a checkout; an installed package is found anyway
+        inherited = environment.get("PYTHONPATH")
+        environment["PYTHONPATH"] = f"{root}{os.pathsep}{inherited}" if inherited else str(root)
+    return environment

@@ -1,0 +1,119 @@
+"""Which task a name means: a dm_control task in any of its spellings, or a Gymnasium id."""
+
+import dataclasses
+import difflib
+import functools
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+
+from bayes_planet.envs.errors import UnknownTaskError
+
+_PREFIX = re.compile(r"^(dm_control|dmc)[/_-]", re.IGNORECASE)
+_VERSION = re.compile(r"-v\d+$")
+_LIST_TASKS = "import json; from dm_control import suite; print(json.dumps(suite.ALL_TASKS))"
+
+
+@dataclasses.dataclass(frozen=True)
+class DmControlTask:
+    """A task of the dm_control suite, as `suite.load(domain, task)` takes it."""
+
+    domain: str
+    task: str
+
+    @property
+    def name(self) -> str:
+        return f"dm_control/{self.domain}-{self.task}"
+
+
+@dataclasses.dataclass(frozen=True)
+class GymnasiumTask:
+    """An id that `gymnasium.make` takes."""
+
+    name: str
+
+
+def resolve(name: str) -> DmControlTask | GymnasiumTask:
+    """Finds the task that a name means.
+
+    `dm_control/cheetah-run`, `cheetah_run`, `dmc_cheetah_run`, `dm_control/cheetah-run-v0` and
+    `cup_catch` (ball_in_cup) are dm_control tasks; anything else is a Gymnasium id, `module:id` included.
+    Imports dm_control where the name is not a registered Gymnasium id: choose the GL backend before.
+
+    Raises:
+      UnknownTaskError: no task has this name; the message has the nearest ones.
+    """
+    import gymnasium
+
+    explicit = _PREFIX.match(name) is not None
+    if not explicit and (":" in name or name in gymnasium.registry):
+        return GymnasiumTask(name)
+    from dm_control import suite
+
+    found = _table(suite.ALL_TASKS).get(_canonical(name))
+    if found is not None:
+        return found
+    if not explicit and any(_VERSION.sub("", registered) == name for registered in gymnasium.registry):
+        return GymnasiumTask(name)
+    raise unknown_task(name)
+
+
+def unknown_task(name: str) -> UnknownTaskError:
+    """The error for a name that no task has, with the nearest names."""
+    import gymnasium
+    from dm_control import suite
+
+    spellings = {spelling: task.name for spelling, task in _table(suite.ALL_TASKS).items()}
+    if not _PREFIX.match(name):
+        spellings.update({_canonical(registered): registered for registered in gymnasium.registry})
+        spellings.update({registered.lower(): registered for registered in gymnasium.registry})
+    wanted = _canonical(name)
+    same_domain = [shown for spelling, shown in spellings.items() if wanted and spelling.startswith(wanted + "_")]
+    close = difflib.get_close_matches(wanted, spellings, n=4, cutoff=0.5)
+    close += difflib.get_close_matches(name.lower(), spellings, n=2, cutoff=0.7)
+    nearest = list(dict.fromkeys(same_domain + [spellings[spelling] for spelling in close]))[:5]
+    hint = f" Nearest: {', '.join(nearest)}." if nearest else ""
+    return UnknownTaskError(
+        f"env.name is {name!r}, which is neither a dm_control task nor a registered Gymnasium id.{hint} "
+        "Accepted: dm_control/DOMAIN-TASK (bayes_planet.envs.dm_control_tasks() lists them), a Gymnasium id such as "
+        "Pendulum-v1, or MODULE:ID where importing MODULE registers the id."
+    )
+
+
+def dm_control_tasks() -> list[str]:
+    """Names of all tasks of the installed dm_control, as `dm_control/DOMAIN-TASK`, sorted.
+
+    Where dm_control is not imported yet a short process is asked: its import fixes this process's GL backend.
+    """
+    return [DmControlTask(*pair).name for pair in _suite_tasks()]
+
+
+@functools.lru_cache(maxsize=1)
+def _suite_tasks() -> tuple[tuple[str, str], ...]:
+    if "dm_control.suite" in sys.modules:
+        return tuple(sorted(sys.modules["dm_control.suite"].ALL_TASKS))
+    environment = {**os.environ, "MUJOCO_GL": "disabled"}
+    answer = subprocess.run(
+        [sys.executable, "-c", _LIST_TASKS], env=environment, capture_output=True, text=True, timeout=120
+    )
+    if answer.returncode != 0:
+        raise ImportError(f"dm_control could not be imported, so its tasks are not known:\n{answer.stderr.strip()}")
+    return tuple(sorted((domain, task) for domain, task in json.loads(answer.stdout.splitlines()[-1])))
+
+
+def _canonical(name: str) -> str:
+    bare = _VERSION.sub("", _PREFIX.sub("", name))
+    return re.sub(r"[^a-z0-9]+", "_", bare.lower()).strip("_")
+
+
+def _table(pairs: Iterable[tuple[str, str]]) -> dict[str, DmControlTask]:
+    """Every accepted spelling, reduced to lower case and underscores: domains contain underscores themselves."""
+    table = {}
+    for domain, task in pairs:
+        table[_canonical(f"{domain}_{task}")] = DmControlTask(domain, task)
+        if domain == "ball_in_cup":
+            table[f"cup_{task}"] = DmControlTask(domain, task)
+    return table

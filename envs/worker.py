@@ -1,0 +1,114 @@
+"""An environment process: `python -m bayes_planet.envs.worker FD PARENT MAIN_THREAD`. Started by `Workers`.
+
+It reads requests from the socket FD and answers each; it never imports TensorFlow. Messages, pickled:
+  in   hello (a dict), then (number, command, argument)
+  out  ("ok", number, result) or ("error", number, type name, message, traceback)
+"""
+
+import ctypes
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+import traceback
+from multiprocessing.connection import Connection
+from typing import Any
+
+_PR_SET_PDEATHSIG = 1
+_PARENT_CHECK_SECONDS = 1.0
+
+
+def die_with_parent(parent: int, started_by_main_thread: bool) -> None:
+    """Ends this process soon after `parent` ends, even while the environment hangs.
+
+    Linux kills it at once, but by the death of the *thread* that started it, hence only for the main thread.
+    """
+    if started_by_main_thread and sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_PARENT_CHECK_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True, name="parent-watch").start()
+
+
+def ignore_signals() -> None:
+    """Leaves Ctrl-C and the signals of a batch system to the parent, which closes its workers."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def build(hello: dict[str, Any]) -> Any:
+    """Makes the environment that the parent described."""
+    from bayes_planet.config import EnvConfig
+    from bayes_planet.envs.environments import make
+
+    sys.path.extend(path for path in hello["paths"] if path not in sys.path)
+    factory = None if hello["factory"] is None else pickle.loads(hello["factory"])
+    return make(EnvConfig(**hello["config"]), factory, hello["diagnostics"], hello["backend"])
+
+
+def answer(env: Any, command: str, argument: Any) -> Any:
+    """Carries out one request of the parent."""
+    if command == "reset":
+        return env.reset(seed=argument)
+    if command == "step":
+        return env.step(argument)
+    if command == "render":
+        return env.render()
+    raise ValueError(f"The worker got the command {command!r}. Accepted: reset, step, render.")
+
+
+def serve(connection: Connection) -> None:
+    """Answers requests until the parent closes the connection."""
+    number = 0
+    env = None
+    while True:
+        try:
+            message = connection.recv()
+        except (EOFError, ConnectionResetError):
+            return
+        try:
+            if env is None:
+                env = build(message)
+                result: Any = {
+                    "observation_space": env.observation_space,
+                    "action_space": env.action_space,
+                    "action_repeat": env.action_repeat,
+                    "episode_steps": env.episode_steps,
+                    "description": env.description,
+                }
+                print(f"worker {os.getpid()}: {env.description}", flush=True)
+            else:
+                number, command, argument = message
+                result = answer(env, command, argument)
+            reply: tuple[Any, ...] = ("ok", number, result)
+        except Exception as error:
+            reply = ("error", number, type(error).__name__, str(error), traceback.format_exc())
+        try:
+            connection.send(reply)
+        except (BrokenPipeError, ConnectionResetError):
+            return
+        if env is None:
+            return
+
+
+def main(arguments: list[str]) -> None:
+    import faulthandler
+
+    descriptor, parent, by_main_thread = (int(argument) for argument in arguments)
+    ignore_signals()
+    die_with_parent(parent, bool(by_main_thread))
+    faulthandler.enable()
+    serve(Connection(descriptor))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # GL drivers print, or hang, when they are taken down
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

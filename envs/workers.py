@@ -1,0 +1,245 @@
+"""Environments in processes of their own, stepped side by side."""
+
+import dataclasses
+import os
+import sys
+import weakref
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from bayes_planet.config import EnvConfig
+from bayes_planet.envs import rendering
+from bayes_planet.envs.errors import WorkerError
+from bayes_planet.envs.process import EnvironmentProcess
+from bayes_planet.envs.wrappers import check_actions
+
+Observations = dict[str, np.ndarray]
+_SEED_LIMIT = 2**32
+_CLOSE_SECONDS = 3.0
+
+
+class Workers:
+    """`count` equal environments, each in a process that never imports TensorFlow.
+
+    A crash there ends no training: the call that meets it raises WorkerError, the other workers stay in step, and
+    `restart(index)` puts a fresh process in place. Not thread-safe: use it from one thread at a time.
+
+    Attributes:
+      count: processes.
+      observation_space: Dict of `image` uint8 [S, S, 3] and/or `state` float32 [n].
+      action_space: Box(-1, 1, [A], float32).
+      action_repeat: env steps an action is held.
+      episode_steps: agent steps after which an episode is cut; its rows in the replay less one.
+      description: gl_backend, gl_renderer and render_quality.
+      infos: the last `info` of each worker, with `env_steps` (of the last agent step) and, with diagnostics, `qvel`.
+    """
+
+    def __init__(
+        self,
+        config: EnvConfig,
+        count: int,
+        log_file: str | os.PathLike[str] | None = None,
+        factory: Callable[[], gymnasium.Env] | None = None,
+        diagnostics: bool = False,
+    ) -> None:
+        """Starts the processes and waits until all are ready (about 2 s).
+
+        Args:
+          config: the `env` settings. `config.workers` is not read: `count` says how many.
+          count: how many processes, 1 or more.
+          log_file: their output (GL, MuJoCo, pygame) is appended here; None throws it away.
+          factory: makes the environment instead of `config.name`; sent to the workers by cloudpickle.
+          diagnostics: put velocities into `infos`.
+
+        Raises:
+          UnknownTaskError, UnsupportedSpaceError, NoGLError, ValueError: as `make`.
+          WorkerError: a process could not be started.
+        """
+        if count < 1:
+            raise ValueError(f"The number of workers is {count}. Accepted: 1 or more.")
+        self.count = count
+        self._timeout = config.timeout_seconds
+        self._log_file = None if log_file is None else Path(log_file).absolute()
+        if self._log_file is not None:
+            self._log_file.parent.mkdir(parents=True, exist_ok=True)
+        self._hello = {
+            "config": dataclasses.asdict(config),
+            "factory": None if factory is None else _pickled(factory),
+            "paths": [os.path.abspath(path) for path in sys.path],
+            "diagnostics": diagnostics,
+            "backend": rendering.find_backend(config.gl_backend),
+        }
+        self._processes: list[EnvironmentProcess] = []
+        self._finalizer = weakref.finalize(self, _close, self._processes)  # also at exit
+        self._stepping: list[int] | None = None
+        try:
+            for index in range(count):
+                self._processes.append(self._start(index))
+            ready = self._collect(range(count))
+        except BaseException:
+            self._finalizer()
+            raise
+        self.observation_space: gymnasium.spaces.Dict = ready[0]["observation_space"]
+        self.action_space: gymnasium.spaces.Box = ready[0]["action_space"]
+        self.action_repeat: int = ready[0]["action_repeat"]
+        self.episode_steps: int = ready[0]["episode_steps"]
+        self.description: dict[str, str] = ready[0]["description"]
+        self.infos: list[dict[str, Any]] = [{} for _ in range(count)]
+
+    @property
+    def pids(self) -> list[int]:
+        return [process.pid for process in self._processes]
+
+    @property
+    def broken(self) -> list[int]:
+        """Workers whose process has ended; `restart` them."""
+        return [process.index for process in self._processes if not process.alive]
+
+    def reset(self, seeds: Sequence[int | None], indices: Sequence[int] | None = None) -> Observations:
+        """Starts an episode in each chosen worker.
+
+        Args:
+          seeds: one for each chosen worker, 0 to 2**32 - 1. It alone decides the episode. None: go on with
+            that environment's own stream.
+          indices: which workers; None: all.
+
+        Returns:
+          Observations, [n, ...] each, in the order of `indices`.
+        """
+        chosen = self._choose(indices)
+        seeds = list(seeds)
+        if len(seeds) != len(chosen):
+            raise ValueError(f"There are {len(seeds)} seeds for {len(chosen)} workers. Accepted: one seed each.")
+        checked = [_checked_seed(seed) for seed in seeds]
+        for index, seed in zip(chosen, checked, strict=True):
+            self._processes[index].send("reset", seed)
+        answers = self._collect(chosen)
+        for index, (_, info) in zip(chosen, answers, strict=True):
+            self.infos[index] = info
+        return _stack([observation for observation, _ in answers])
+
+    def step(
+        self, actions: np.ndarray, indices: Sequence[int] | None = None
+    ) -> tuple[Observations, np.ndarray, np.ndarray, np.ndarray]:
+        """One agent step in each chosen worker, side by side.
+
+        Args:
+          actions: [n, A], numbers in [-1, 1]; what lies outside is clipped.
+          indices: which workers; None: all.
+
+        Returns:
+          Observations, [n, ...] each; reward float32 [n], summed over the action repeat; terminated bool [n];
+          truncated bool [n], never together with terminated.
+
+        Raises:
+          ValueError: actions of another shape, or not finite.
+          WorkerError: a process died, hung or failed. Its `index` says which; the others have made their step.
+          NonFiniteError: a task gave a reward or state that is not finite.
+        """
+        self.send_step(actions, indices)
+        return self.receive_step()
+
+    def send_step(self, actions: np.ndarray, indices: Sequence[int] | None = None) -> None:
+        """The first half of `step`: lets the environments work while the caller does something else."""
+        chosen = self._choose(indices)
+        check_actions(actions, (len(chosen), *self.action_space.shape))
+        rows = np.asarray(actions, np.float32)
+        for row, index in enumerate(chosen):
+            self._processes[index].send("step", rows[row])
+        self._stepping = chosen
+
+    def receive_step(self) -> tuple[Observations, np.ndarray, np.ndarray, np.ndarray]:
+        """The second half of `step`."""
+        if self._stepping is None:
+            raise RuntimeError("receive_step has no step to wait for: call send_step first.")
+        chosen, self._stepping = self._stepping, None
+        answers = self._collect(chosen)
+        for index, answer in zip(chosen, answers, strict=True):
+            self.infos[index] = answer[4]
+        observations, rewards, terminated, truncated = zip(*(answer[:4] for answer in answers), strict=True)
+        return _stack(observations), np.array(rewards, np.float32), np.array(terminated), np.array(truncated)
+
+    def render(self, indices: Sequence[int] | None = None) -> np.ndarray:
+        """The present images, uint8 [n, S, S, 3], whatever the observations are. Raises NoGLError without GL."""
+        chosen = self._choose(indices)
+        for index in chosen:
+            self._processes[index].send("render", None)
+        return np.stack(self._collect(chosen))
+
+    def restart(self, index: int) -> None:
+        """Ends a worker, whatever state it is in, and starts a fresh one in its place; reset it before stepping."""
+        [index] = self._choose([index])
+        self._processes[index].stop()
+        self._processes[index].join(0.0)
+        self._processes[index] = self._start(index)
+        self.infos[index] = {}
+        self._collect([index])
+
+    def close(self) -> None:
+        """Ends all processes. Harmless when called again."""
+        self._finalizer()
+
+    def __enter__(self) -> "Workers":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _start(self, index: int) -> EnvironmentProcess:
+        return EnvironmentProcess(index, self._hello, self._log_file, self._timeout)
+
+    def _choose(self, indices: Sequence[int] | None) -> list[int]:
+        if not self._finalizer.alive:
+            raise WorkerError("These workers are closed. Make new ones.")
+        if self._stepping is not None:
+            raise RuntimeError("A step is under way: call receive_step first.")
+        chosen = list(range(self.count)) if indices is None else [int(index) for index in indices]
+        if not chosen or len(set(chosen)) != len(chosen) or not set(chosen) <= set(range(self.count)):
+            raise ValueError(f"The worker indices are {chosen}. Accepted: different ones of 0 to {self.count - 1}.")
+        return chosen
+
+    def _collect(self, indices: Sequence[int]) -> list[Any]:
+        """All answers; waits for every worker before it raises the first error, so that none falls out of step."""
+        answers, errors = [], []
+        for index in indices:
+            try:
+                answers.append(self._processes[index].receive())
+            except Exception as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+        return answers
+
+
+def _checked_seed(seed: int | None) -> int | None:
+    whole = seed is None or (isinstance(seed, int | np.integer) and not isinstance(seed, bool))
+    if not whole or (seed is not None and not 0 <= seed < _SEED_LIMIT):
+        raise ValueError(f"The seed is {seed!r}. Accepted: 0 to 2**32 - 1, or None.")
+    return None if seed is None else int(seed)
+
+
+def _stack(observations: Sequence[Observations]) -> Observations:
+    return {key: np.stack([observation[key] for observation in observations]) for key in observations[0]}
+
+
+def _pickled(factory: Callable[[], gymnasium.Env]) -> bytes:
+    import cloudpickle
+
+    try:
+        return cloudpickle.dumps(factory)
+    except Exception as error:
+        raise ValueError(
+            f"The environment factory {factory!r} cannot be sent to a worker process: {error}. Accepted: a function "
+            "or class that makes the environment inside, such as lambda: MyEnv(difficulty=3)."
+        ) from error
+
+
+def _close(processes: list[EnvironmentProcess]) -> None:
+    for process in processes:
+        process.stop()
+    for process in processes:
+        process.join(_CLOSE_SECONDS)

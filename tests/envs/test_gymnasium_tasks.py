@@ -1,0 +1,83 @@
+import gymnasium
+import numpy as np
+import pytest
+
+from bayes_planet.config import EnvConfig
+from bayes_planet.envs import UnknownTaskError, UnsupportedSpaceError, Workers, make
+from tests.envs.toy import CountingEnv
+
+
+def test_pendulum_gets_its_own_bounds_limit_and_rewards():
+    env = make(EnvConfig(name="Pendulum-v1", observations="state", action_repeat=2))
+    plain = gymnasium.make("Pendulum-v1")
+    assert env.episode_steps == 100
+    first, _ = plain.reset(seed=4)
+    np.testing.assert_array_equal(env.reset(seed=4)[0]["state"], first)
+    random = np.random.RandomState(0)
+    for step in range(1, 101):
+        action = random.uniform(-1, 1, 1).astype(np.float32)
+        observation, reward, terminated, truncated, _ = env.step(action)
+        steps = [plain.step(2 * action) for _ in range(2)]
+        np.testing.assert_allclose(observation["state"], steps[-1][0], atol=1e-6)
+        assert reward == pytest.approx(steps[0][1] + steps[1][1], abs=1e-6)
+        assert not terminated and truncated == (step == 100)
+
+
+def test_pendulum_and_half_cheetah_draw_in_workers():
+    for name, actions in (("Pendulum-v1", 1), ("HalfCheetah-v5", 6)):
+        config = EnvConfig(name=name, observations="both", action_repeat=4, episode_env_steps=40)
+        with Workers(config, 1) as workers:
+            assert workers.episode_steps == 10
+            before = workers.reset([0])["image"][0].astype(float)
+            for _ in range(10):
+                observation, _, _, truncated = workers.step(np.ones((1, actions)))
+            assert truncated.all()
+            assert before.std() > 5
+            assert np.abs(observation["image"][0] - before).mean() > 0.5
+
+
+def test_a_discrete_action_space_is_refused():
+    with pytest.raises(UnsupportedSpaceError, match=r"action space of CartPole-v1 is Discrete\(2\).*continuous"):
+        make(EnvConfig(name="CartPole-v1", observations="state"))
+
+
+def test_unknown_versions_and_names():
+    with pytest.raises(UnknownTaskError, match="Pendulum-v1"):
+        make(EnvConfig(name="Pendulum-v77", observations="state"))
+
+
+def test_a_missing_package_is_named():
+    pytest.importorskip("gymnasium")
+    try:
+        import Box2D  # noqa: F401
+    except ImportError:
+        with pytest.raises(ImportError, match="BipedalWalker-v3 needs a package.*Box2D"):
+            make(EnvConfig(name="BipedalWalker-v3", observations="state"))
+
+
+def test_cameras():
+    with pytest.raises(ValueError, match="Pendulum-v1 has no cameras"):
+        make(EnvConfig(name="Pendulum-v1", observations="state", camera="side"))
+    with pytest.raises(ValueError, match=r"env.camera is 'side'.*HalfCheetah-v5.*0 \(track\)"):
+        make(EnvConfig(name="HalfCheetah-v5", observations="state", camera="side"))
+
+
+def test_images_need_an_environment_that_draws():
+    env = CountingEnv()
+    env.render_mode = None
+    with pytest.raises(UnsupportedSpaceError, match="render_mode None.*rgb_array"):
+        make(EnvConfig(observations="pixels"), factory=lambda: env)
+
+
+def test_an_environment_that_observes_images_has_no_state():
+    env = CountingEnv()
+    env.observation_space = gymnasium.spaces.Box(0, 255, (96, 96, 3), np.uint8)
+    with pytest.raises(UnsupportedSpaceError, match="Set env.observations=pixels"):
+        make(EnvConfig(observations="state"), factory=lambda: env)
+
+
+def test_diagnostics_need_velocities():
+    with pytest.raises(UnsupportedSpaceError, match="no velocities"):
+        make(EnvConfig(name="Pendulum-v1", observations="state"), diagnostics=True)
+    env = make(EnvConfig(name="HalfCheetah-v5", observations="state"), diagnostics=True)
+    assert env.reset(seed=0)[1]["qvel"].shape == (9,)

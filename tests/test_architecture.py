@@ -1,0 +1,163 @@
+"""The shape of the package: which part may import which, what stays free of TensorFlow, how long a file may be."""
+
+import ast
+import functools
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "bayes_planet"
+LINKED = ("agents", "envs", "configs")
+
+_LEARNED = {"config", "bayesian_layers", "world_model", "planning"}
+MAY_IMPORT = {
+    "": set(),  # bayes_planet/__init__.py
+    "config": set(),
+    "configs": set(),
+    "presets": {"config", "configs"},
+    "bayesian_layers": set(),
+    "replay": set(),
+    "envs": {"config"},
+    "report": {"config", "replay"},
+    "world_model": {"config", "bayesian_layers"},
+    "planning": {"config", "bayesian_layers", "world_model"},
+    "evaluation": _LEARNED | {"envs", "replay", "report"},
+    "training": _LEARNED | {"presets", "replay", "evaluation", "report"},
+    "agents": _LEARNED | {"presets", "envs", "replay", "evaluation", "report", "training"},
+    "commands": _LEARNED | {"presets", "configs", "envs", "replay", "evaluation", "report", "training", "agents"},
+    "cli": {"config", "presets", "commands"},
+    "__main__": {"cli"},
+}
+LIBRARIES = {
+    "bayesian_layers": {"numpy", "tensorflow", "tensorflow_probability", "tf_keras"},
+    "replay": {"numpy"},
+}
+TENSORFLOW = {"tensorflow", "tensorflow_probability", "tf_keras", "tf_agents", "keras", "tensorboard"}
+NO_TENSORFLOW = ("", "config", "configs", "presets", "envs", "replay", "cli")
+LINES = 400
+
+
+def sources(folder: Path) -> list[Path]:
+    """Python files in a folder, links followed."""
+    found = []
+    for path, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = sorted(name for name in folders if name != "__pycache__" and not name.startswith("."))
+        found += [Path(path) / name for name in sorted(names) if name.endswith(".py")]
+    return found
+
+
+MODULES = sources(PACKAGE)
+
+
+def part(path: Path) -> str:
+    """The part of the package a file belongs to; "" is the package's own __init__."""
+    first = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    return "" if first == "__init__" else first
+
+
+@functools.cache
+def imports(path: Path) -> tuple[str, ...]:
+    """Absolute dotted names a file imports, also inside functions; `from a import b` gives a.b."""
+    names: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative import; write bayes_planet...."
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+    return tuple(names)
+
+
+def parts_imported(path: Path) -> set[str]:
+    own = {name.split(".")[1] for name in imports(path) if name.startswith("bayes_planet.")}
+    return {name for name in own if (PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").exists()}
+
+
+def libraries_imported(path: Path) -> set[str]:
+    return {name.partition(".")[0] for name in imports(path)} - set(sys.stdlib_module_names) - {"bayes_planet"}
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_imports_point_one_way(path):
+    assert part(path) in MAY_IMPORT, f"say in MAY_IMPORT what the part {part(path)!r} may import"
+    wrong = parts_imported(path) - {part(path)} - MAY_IMPORT[part(path)]
+    assert not wrong, f"{name_of(path)} imports {sorted(wrong)}; {part(path)} may import {sorted(MAY_IMPORT[part(path)])}"
+
+
+def test_the_allowed_imports_have_no_cycle():
+    left = {name: set(others) for name, others in MAY_IMPORT.items()}
+    while left:
+        free = {name for name, others in left.items() if not others & set(left)}
+        assert free, f"a cycle among {sorted(left)}"
+        left = {name: others for name, others in left.items() if name not in free}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_parts_use_only_the_libraries_they_may(path):
+    if part(path) in LIBRARIES:
+        assert libraries_imported(path) <= LIBRARIES[part(path)]
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if part(path) in ("", "envs", "replay", "configs")], ids=name_of)
+def test_files_of_workers_never_name_tensorflow(path):
+    assert not libraries_imported(path) & TENSORFLOW
+
+
+@pytest.mark.parametrize(
+    "path",
+    MODULES + [path for name in ("tests", "examples", "benchmarks") for path in sources(ROOT / name)],
+    ids=name_of,
+)
+def test_linked_folders_are_imported_through_the_package(path):
+    plain = {name.partition(".")[0] for name in imports(path)} & set(LINKED)
+    assert not plain, f"{name_of(path)} imports plain {sorted(plain)}: a second copy of the module"
+
+
+@pytest.mark.parametrize("name", NO_TENSORFLOW)
+def test_these_import_without_tensorflow(name):
+    module = f"bayes_planet.{name}".rstrip(".")
+    path = PACKAGE / name
+    if not (path / "__init__.py").exists() and not path.with_suffix(".py").exists():
+        pytest.skip(f"no {module} yet")
+    program = f"import sys, {module}; print(*sorted({TENSORFLOW!r} & set(sys.modules)))"
+    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.split() == [], f"import {module} imports {ended.stdout}"
+
+
+@pytest.mark.parametrize("name", LINKED)
+def test_links_are_relative(name):
+    assert (PACKAGE / name).is_symlink()
+    assert os.readlink(PACKAGE / name) == f"../{name}"
+
+
+def test_every_folder_of_the_package_is_a_regular_package():
+    folders = {path.parent for path in MODULES}
+    assert [name_of(folder) for folder in sorted(folders) if not (folder / "__init__.py").exists()] == []
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_one_idea_a_file(path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= LINES
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_every_file_says_what_it_is_for(path):
+    text = path.read_text(encoding="utf-8")
+    assert not text.strip() or ast.get_docstring(ast.parse(text)), f"{name_of(path)} has no docstring"
+
+
+def test_plain_import_of_a_linked_folder_is_refused():
+    program = "import sys; sys.path.insert(0, '.'); import configs"
+    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert ended.returncode != 0
+    assert re.search(r"ImportError: Import bayes_planet\.configs", ended.stderr)

@@ -1,0 +1,286 @@
+"""Presets and overrides: what they make, and what they say when they are wrong."""
+
+import dataclasses
+import typing
+
+import hypothesis
+import hypothesis.strategies as st
+import pytest
+
+from bayes_planet import config, presets
+
+DENSE = ["prior_input", "prior_hidden", "prior_mean", "prior_stddev"]
+DEFAULTS = presets.flatten(config.Config())
+OF_TYPE = {
+    bool: st.booleans(),
+    int: st.integers(-5, 10**6),
+    float: st.floats(-10, 1e6),
+    str: st.text(max_size=8),
+    list: st.lists(st.sampled_from(config.TRANSITION_LAYERS), max_size=4),
+}
+
+
+def changed(*names: str, overrides: typing.Sequence[str] = ()) -> dict[str, typing.Any]:
+    """Settings that differ from the defaults."""
+    return {key: new for key, (_, new) in presets.differences(config.Config(), presets.load(names, overrides)).items()}
+
+
+@pytest.mark.parametrize("name", presets.list_presets())
+def test_every_preset_loads_and_describes_itself(name):
+    assert isinstance(presets.load([name]), config.Config)
+    assert len(presets.list_presets()[name]) > 10
+
+
+def test_planet_is_the_defaults():
+    assert presets.load(["planet"]) == presets.load() == config.Config()
+
+
+def test_bayes_planet_differs_from_planet_in_its_weights_alone():
+    different = changed("bayes_planet")
+    assert different["model.bayesian.layers"] == DENSE
+    assert all(key.startswith("model.bayesian.") for key in different)
+
+
+def test_the_papers_sizes():
+    loaded = presets.load(["bayes_planet", "cheetah_run"])
+    assert (loaded.train.batch_size, loaded.train.sequence_length, loaded.train.updates_per_episode) == (50, 50, 100)
+    assert (loaded.planner.candidates, loaded.planner.iterations, loaded.planner.horizon) == (1000, 10, 12)
+    assert (loaded.train.seed_episodes, loaded.train.learning_rate, loaded.train.adam_epsilon) == (5, 1e-3, 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "repeat"),
+    [
+        ("cartpole_swingup", "cartpole-swingup", 8),
+        ("reacher_easy", "reacher-easy", 4),
+        ("cheetah_run", "cheetah-run", 4),
+        ("finger_spin", "finger-spin", 2),
+        ("cup_catch", "ball_in_cup-catch", 4),
+        ("walker_walk", "walker-walk", 2),
+    ],
+)
+def test_tasks_have_the_papers_action_repeat_and_set_nothing_else(name, task, repeat):
+    loaded = presets.load([name])
+    assert (loaded.env.name, loaded.env.action_repeat) == (f"dm_control/{task}", repeat)
+    assert set(changed(name)) <= {"env.name", "env.action_repeat"}
+
+
+@pytest.mark.parametrize("name", presets.list_presets())
+def test_an_episode_is_long_enough_for_a_sequence_and_an_open_loop_prediction(name):
+    for task in ("cartpole_swingup", "walker_walk"):
+        loaded = presets.load([name, task])
+        rows = (loaded.env.episode_env_steps or 1000) // loaded.env.action_repeat + 1
+        assert rows >= loaded.train.sequence_length
+        assert rows >= loaded.evaluation.context_steps + loaded.evaluation.prediction_steps
+
+
+def test_later_presets_win_and_overrides_win_over_all(tmp_path):
+    size = tmp_path / "size.yaml"
+    size.write_text("train: {batch_size: 7}\nseed: 3\n")
+    assert presets.load(["laptop"]).train.batch_size == 16
+    assert presets.load(["laptop", str(size)]).train.batch_size == 7
+    assert presets.load([str(size), "laptop"]).train.batch_size == 16
+    assert presets.load([str(size), "laptop"]).seed == 3
+    assert presets.load(["laptop", str(size)], ["train.batch_size=5", "train.batch_size=6"]).train.batch_size == 6
+
+
+def test_a_preset_includes_others(tmp_path):
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "leaf.yaml").write_text("seed: 5\ntrain:\n  batch_size: 9\n")
+    (tmp_path / "inner" / "branch.yaml").write_text("presets: [laptop, ./leaf.yaml]\nseed: 6\n")
+    (tmp_path / "root.yaml").write_text("presets: [inner/branch.yaml, bayes_planet]\n")
+    loaded = presets.load([str(tmp_path / "root.yaml")])
+    assert (loaded.seed, loaded.train.batch_size, loaded.model.convolution_depth) == (6, 9, 16)
+    assert loaded.model.bayesian.layers == DENSE
+    assert changed("quickstart")["model.convolution_depth"] == 16
+    assert changed("quickstart")["model.bayesian.layers"] == DENSE
+
+
+def test_presets_that_include_each_other_are_an_error(tmp_path):
+    (tmp_path / "a.yaml").write_text("presets: [b.yaml]\n")
+    (tmp_path / "b.yaml").write_text("presets: [a.yaml]\n")
+    with pytest.raises(presets.ConfigError, match=r"a\.yaml -> .*b\.yaml -> .*a\.yaml"):
+        presets.load([str(tmp_path / "a.yaml")])
+
+
+def test_overrides_have_the_settings_type():
+    loaded = presets.load(
+        [],
+        [
+            "train.learning_rate=3e-4",
+            "loss.free_nats=2",
+            "env.camera=1",
+            "train.compile=true",
+            "env.name=CartPole=v1",
+            "model.bayesian={layers: [gru, prior_mean], kl_scale: 0.5}",
+        ],
+    )
+    assert loaded.train.learning_rate == 3e-4
+    assert isinstance(loaded.loss.free_nats, float)
+    assert loaded.env.camera == "1"
+    assert loaded.train.compile is True
+    assert loaded.env.name == "CartPole=v1"
+    assert type(loaded.model.bayesian.layers) is list
+    assert (loaded.model.bayesian.layers, loaded.model.bayesian.kl_scale) == (["gru", "prior_mean"], 0.5)
+
+
+def test_what_is_loaded_is_a_frozen_record():
+    loaded = presets.load(["debug"])
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        loaded.seed = 1
+    assert type(loaded.train) is config.TrainConfig
+
+
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [
+        ("train.batchsize=4", ["train.batchsize", "Did you mean 'train.batch_size'"]),
+        ("batch_size=4", ["Did you mean 'train.batch_size'"]),
+        ("trian.batch_size=4", ["'trian'", "Did you mean 'train'"]),
+        ("model.layers=[gru]", ["Did you mean 'model.bayesian.layers'"]),
+        ("nonsense=4", ["nonsense", "Accepted: seed, env, model"]),
+        ("train.batch_size=abc", ["train.batch_size is 'abc'", "a whole number"]),
+        ("train.batch_size=2.5", ["train.batch_size is 2.5", "a whole number"]),
+        ("train.batch_size=true", ["train.batch_size is True", "a whole number"]),
+        ("train.learning_rate=fast", ["train.learning_rate is 'fast'", "a number"]),
+        ("train.compile=maybe", ["train.compile is 'maybe'", "true or false"]),
+        ("model.bayesian.layers=gru", ["model.bayesian.layers is 'gru'", "a list", "[a, b]"]),
+        ("model.bayesian.layers={a: 1}", ["a list"]),
+        ("env.name=null", ["env.name is None", "text"]),
+        ("train=3", ["train is 3", "group", "train.batch_size"]),
+        ("train.batch_size", ["key=value"]),
+        ("--train.batch_size=3", ["key=value"]),
+        ("seed=[1", ["seed=[1", "not a valid value"]),
+        ("seed=${oc.env:HOME}", ["seed", "the value itself"]),
+        ("env.name=???", ["env.name", "the value itself"]),
+    ],
+)
+def test_a_wrong_override_names_itself_and_what_is_accepted(item, said):
+    with pytest.raises(presets.ConfigError) as error:
+        presets.load([], [item])
+    for part in (item, *said):
+        assert part in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [
+        ("train.batch_size=-1", ["train.batch_size is -1", "1 or more"]),
+        ("model.bayesian.layers=[prior_inputs]", ["Did you mean 'prior_input'"]),
+        ("planner.elites=2000", ["planner.elites is 2000", "at most planner.candidates"]),
+        ("train.learning_rate=nan", ["train.learning_rate is nan"]),
+    ],
+)
+def test_a_value_out_of_range_says_what_the_record_says(item, said):
+    with pytest.raises(presets.ConfigError) as error:
+        presets.load([], [item])
+    for part in said:
+        assert part in str(error.value)
+
+
+def test_limits_hold_for_the_result_not_for_each_step():
+    assert presets.load(["laptop"], ["planner.candidates=10", "planner.elites=5"]).planner.candidates == 10
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("bayes-planet", "'bayes_planet'"), ("cheetah", "'cheetah_run'"), ("lapptop", "'laptop'")]
+)
+def test_an_unknown_preset_names_the_nearest_and_all(name, near):
+    with pytest.raises(presets.ConfigError) as error:
+        presets.load([name])
+    assert near in str(error.value).partition("Accepted")[0]
+    assert all(known in str(error.value) for known in presets.list_presets())
+
+
+def test_a_file_without_a_separator_in_its_name_is_pointed_out(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").write_text("seed: 4\n")
+    with pytest.raises(presets.ConfigError, match=r"write it as '\./mine'"):
+        presets.load(["mine"])
+    assert presets.load(["./mine"]).seed == 4
+    assert presets.read("mine").seed == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("train: [", "not valid YAML"),
+        ("- 1\n- 2\n", "Accepted: keys"),
+        ("seed: 1\nseed: 2\n", "not valid YAML"),
+        ("train: {batchsize: 3}", "Did you mean 'train.batch_size'"),
+        ("seed: many", "a whole number"),
+        ("presets: laptop", "a list of names"),
+        ("train:\n", "train is None, but it is a group"),
+    ],
+)
+def test_a_wrong_file_is_named(tmp_path, text, said):
+    path = tmp_path / "wrong.yaml"
+    path.write_text(text)
+    with pytest.raises(presets.ConfigError) as error:
+        presets.load([str(path)])
+    assert "wrong.yaml" in str(error.value)
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["absent.yaml", "."])
+def test_a_file_that_cannot_be_read_is_named(tmp_path, name):
+    with pytest.raises(presets.ConfigError, match="Cannot read config file"):
+        presets.load([str(tmp_path / name)])
+
+
+def test_a_binary_file_is_not_a_config(tmp_path):
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00\x01")
+    with pytest.raises(presets.ConfigError, match="Cannot read config file"):
+        presets.load([str(tmp_path / "binary.yaml")])
+
+
+@pytest.mark.parametrize("name", presets.list_presets())
+def test_save_and_read_is_the_identity(tmp_path, name):
+    before = presets.load([name], ["seed=11"])
+    path = tmp_path / "config.yaml"
+    presets.save(presets.load(), path)
+    presets.save(before, path)
+    assert presets.read(path) == before
+    assert presets.load([str(path)]) == before
+    assert [file.name for file in tmp_path.iterdir()] == ["config.yaml"]
+
+
+def test_a_file_of_an_older_version_reads_with_defaults(tmp_path):
+    (tmp_path / "config.yaml").write_text("train: {batch_size: 8}\n")
+    loaded = presets.read(tmp_path / "config.yaml")
+    assert presets.differences(config.Config(), loaded) == {"train.batch_size": (50, 8)}
+
+
+def test_differences_are_the_changed_settings_alone():
+    a, b = presets.load(["laptop"]), presets.load(["laptop"], ["seed=1", "model.bayesian.layers=[gru]"])
+    assert presets.differences(a, a) == {}
+    assert presets.differences(a, b) == {"seed": (0, 1), "model.bayesian.layers": ([], ["gru"])}
+    assert presets.differences(b, a) == {"seed": (1, 0), "model.bayesian.layers": (["gru"], [])}
+
+
+@hypothesis.given(data=st.data())
+def test_any_valid_setting_survives_an_override_a_file_and_back(data, tmp_path_factory):
+    key = data.draw(st.sampled_from(sorted(DEFAULTS)))
+    value = data.draw(OF_TYPE[type(DEFAULTS[key])].filter(lambda value: "${" not in str(value) and value != "???"))
+    path = tmp_path_factory.mktemp("any") / "config.yaml"
+    nested = value
+    for name in reversed(key.split(".")):
+        nested = {name: nested}
+    path.write_text(presets.OmegaConf.to_yaml(presets.OmegaConf.create(nested)))
+    try:
+        loaded = presets.read(path)
+    except presets.ConfigError as error:
+        assert key in str(error)
+        hypothesis.reject()
+    assert presets.flatten(loaded) == DEFAULTS | {key: value}
+    presets.save(loaded, path)
+    assert presets.read(path) == loaded
+
+
+@hypothesis.given(st.text(max_size=20))
+def test_any_text_as_override_or_preset_is_a_clear_error_or_a_config(text):
+    for arguments in (([], [text]), ([text], [])):
+        try:
+            assert isinstance(presets.load(*arguments), config.Config)
+        except presets.ConfigError as error:
+            assert len(str(error)) > 20

@@ -144,7 +144,7 @@ def _parse_yaml(text: str, source: str) -> dict[str, Any]:
         raise ConfigError(f"In {source}: not valid YAML: {error}") from error
     if not isinstance(settings, dict):
         raise ConfigError(f"In {source}: found {type(settings).__name__}. Accepted: keys with values, `seed: 1`.")
-    return settings
+    return typing.cast(dict[str, Any], settings)
 
 
 def _parse_override(item: str) -> dict[str, Any]:
@@ -211,7 +211,7 @@ def _types(record: type, prefix: str = "") -> dict[str, Any]:
 
 def _leaves(settings: Mapping[str, Any], known: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     """(dotted key, value), going into groups, and no further once a key is unknown."""
-    found = []
+    found: list[tuple[str, Any]] = []
     for name, value in settings.items():
         key = f"{prefix}{name}"
         if isinstance(value, dict) and (key not in known or dataclasses.is_dataclass(known[key])):

@@ -96,4 +96,3 @@ def _limit(config: EnvConfig, own_limit: int | None, name: str) -> int:
             "Accepted here: 1 or more env steps, such as env.episode_env_steps=1000."
         )
     return int(limit)
-

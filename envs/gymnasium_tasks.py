@@ -1,5 +1,7 @@
 """Gymnasium environments, by id or from a user's factory: how they are made, limited and drawn."""
 
+import logging
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +30,7 @@ def from_id(config: EnvConfig) -> gymnasium.Env:
     arguments: dict[str, Any] = {"render_mode": "rgb_array"}
     specification = gymnasium.registry.get(name)
     if specification is not None and str(specification.entry_point).startswith(_MUJOCO_MODULE):
+        _log_mujoco_warnings()
         arguments.update(width=config.image_size, height=config.image_size)
         if config.camera != "auto":
             by_number = config.camera.isdecimal()
@@ -45,6 +48,8 @@ def from_id(config: EnvConfig) -> gymnasium.Env:
 def from_factory(factory: Callable[[], gymnasium.Env]) -> gymnasium.Env:
     """Calls the user's factory. Raises TypeError for anything that is not a gymnasium.Env."""
     env = factory()
+    if "mujoco" in sys.modules:
+        _log_mujoco_warnings()
     if not isinstance(env, gymnasium.Env):
         raise TypeError(
             f"The environment factory gave {type(env).__name__}. Accepted: a gymnasium.Env "
@@ -79,8 +84,9 @@ def renderer(
     if required and uses_gl:
         backend.require()
     if uses_gl:
-        _check_camera(env.unwrapped, config, name)
-        rendering.apply_quality(env.unwrapped.model, quality)
+        task: Any = env.unwrapped
+        _check_camera(task, config, name)
+        rendering.apply_quality(task.model, quality)
 
     def render() -> np.ndarray:
         if uses_gl:
@@ -97,6 +103,17 @@ def renderer(
         return rendering.area_resize(frame, config.image_size)
 
     return render
+
+
+def _log_mujoco_warnings() -> None:
+    """Sends MuJoCo's warnings to logging; it would write a file MUJOCO_LOG.TXT wherever the user happens to be.
+
+    dm_control does the same for its own tasks. Imports mujoco, which reads MUJOCO_GL.
+    """
+    import mujoco
+
+    if "dm_control" not in sys.modules:
+        mujoco.set_mju_user_warning(lambda message: logging.getLogger(__name__).warning("MuJoCo: %s", message.strip()))
 
 
 def _check_camera(task: Any, config: EnvConfig, name: str) -> None:

@@ -1,5 +1,6 @@
 """The parent's end of one environment process: start it, ask it, tell how it failed."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -45,26 +46,19 @@ class EnvironmentProcess:
         self._asked = "start"
         self._killed = False
         ours, theirs = socket.socketpair()
-        with ours, theirs:
-            output: Any = subprocess.DEVNULL if log_file is None else open(log_file, "ab")
-            try:
-                self._process = subprocess.Popen(
-                    [
-                        sys.executable, "-P", "-m", "bayes_planet.envs.worker", str(theirs.fileno()), str(os.getpid()),
-                        str(int(threading.current_thread() is threading.main_thread())),
-                    ],
-                    pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                    env=_environment(), process_group=0,  # its own group: Ctrl-C in the terminal is the parent's
-                )  # fmt: skip
-            finally:
-                if log_file is not None:
-                    output.close()
+        with ours, theirs, open(log_file or os.devnull, "ab") as output:
+            self._process = subprocess.Popen(
+                [
+                    sys.executable, "-P", "-m", "bayes_planet.envs.worker", str(theirs.fileno()), str(os.getpid()),
+                    str(int(threading.current_thread() is threading.main_thread())),
+                ],
+                pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                env=_environment(), process_group=0,  # its own group: Ctrl-C in the terminal is the parent's
+            )  # fmt: skip
             self._connection = Connection(ours.detach())
         self._deadline = time.monotonic() + max(timeout, 120.0)
-        try:
+        with contextlib.suppress(OSError):  # it is dead already: `receive` says so
             self._connection.send(hello)
-        except OSError:
-            pass  # it is dead already: `receive` says so
 
     @property
     def pid(self) -> int:
@@ -79,10 +73,8 @@ class EnvironmentProcess:
         self._number += 1
         self._asked = command
         self._deadline = time.monotonic() + self._timeout
-        try:
+        with contextlib.suppress(OSError):  # dead or closed: `receive` says so
             self._connection.send((self._number, command, argument))
-        except OSError:
-            pass  # dead or closed: `receive` says so
 
     def receive(self) -> Any:
         """The answer to the last request.

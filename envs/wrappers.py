@@ -6,7 +6,7 @@ and *agent steps* (decisions, each held for `repeat` env steps).
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, SupportsFloat
 
 import gymnasium
 import numpy as np
@@ -40,7 +40,7 @@ class ScaledActions(gymnasium.Wrapper):
         self._center, self._reach = (low + high) / 2, (high - low) / 2
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, self._center.shape, np.float32)
 
-    def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.ndarray) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
         """One env step. `ActionRepeat` has checked the action."""
         scaled = self._center + self._reach * np.clip(np.asarray(action, np.float64), -1.0, 1.0)
         return self.env.step(scaled.reshape(self._shape).astype(self._dtype))
@@ -83,7 +83,7 @@ class ActionRepeat(gymnasium.Wrapper):
           NonFiniteError: a reward that is no number.
           gymnasium.error.ResetNeeded: no episode is running.
         """
-        check_actions(action, self.action_space.shape)
+        check_actions(action, self.action_space.shape or ())
         if not self._running:
             raise gymnasium.error.ResetNeeded(
                 f"{self._name} was stepped with no episode running: call reset first, and after every episode's end."
@@ -92,9 +92,10 @@ class ActionRepeat(gymnasium.Wrapper):
         total, taken, terminated, truncated = 0.0, 0, False, False
         while taken < self._repeat and not (terminated or truncated):
             observation, reward, terminated, truncated, info = self.env.step(action)
+            reward = float(reward)
             if not math.isfinite(reward):
                 raise NonFiniteError(f"{self._name} gave the reward {reward} at env step {self._steps + 1}.")
-            total += float(reward)
+            total += reward
             taken += 1
             self._steps += 1
             truncated = truncated or self._steps >= self._limit
@@ -114,10 +115,12 @@ class DictObservations(gymnasium.Wrapper):
         super().__init__(env)
         self._render, self._name = render, name
         self._inner = env.observation_space
+        self._shows_image = observations in ("pixels", "both")
+        self._shows_state = observations in ("state", "both")
         spaces: dict[str, gymnasium.Space] = {}
-        if observations in ("pixels", "both"):
+        if self._shows_image:
             spaces["image"] = gymnasium.spaces.Box(0, 255, (image_size, image_size, 3), np.uint8)
-        if observations in ("state", "both"):
+        if self._shows_state:
             spaces["state"] = gymnasium.spaces.Box(-np.inf, np.inf, (self._state_size(),), np.float32)
         self.observation_space = gymnasium.spaces.Dict(spaces)
 
@@ -137,9 +140,9 @@ class DictObservations(gymnasium.Wrapper):
 
     def _convert(self, observation: Any) -> dict[str, np.ndarray]:
         converted = {}
-        if "image" in self.observation_space.spaces:
+        if self._shows_image:
             converted["image"] = self._render()
-        if "state" in self.observation_space.spaces:
+        if self._shows_state:
             state = np.asarray(gymnasium.spaces.flatten(self._inner, observation), np.float32)
             if not np.isfinite(state).all():
                 where = np.flatnonzero(~np.isfinite(state))[:5].tolist()
@@ -151,7 +154,7 @@ class DictObservations(gymnasium.Wrapper):
         observation, info = self.env.reset(seed=seed, options=options)
         return self._convert(observation), info
 
-    def step(self, action: np.ndarray) -> tuple[dict, float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.ndarray) -> tuple[dict, SupportsFloat, bool, bool, dict[str, Any]]:
         """Raises NonFiniteError for a state with NaN or infinity in it."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         return self._convert(observation), reward, terminated, truncated, info
@@ -167,18 +170,18 @@ class Velocities(gymnasium.Wrapper):
     def __init__(self, env: gymnasium.Env, name: str) -> None:
         super().__init__(env)
         task = env.unwrapped
-        data = getattr(getattr(task, "physics", task), "data", None)
+        data: Any = getattr(getattr(task, "physics", task), "data", None)
         if not hasattr(data, "qvel"):
             raise UnsupportedSpaceError(
                 f"{name} has no velocities to report. Accepted with diagnostics: dm_control and Gymnasium MuJoCo tasks."
             )
-        self._data = data
+        self._data: Any = data
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         observation, info = self.env.reset(seed=seed, options=options)
         return observation, {**info, "qvel": np.array(self._data.qvel, np.float64)}
 
-    def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.ndarray) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(action)
         return observation, reward, terminated, truncated, {**info, "qvel": np.array(self._data.qvel, np.float64)}
 

@@ -85,9 +85,8 @@ def test_the_wheel_holds_every_module_and_preset(wheel):
 
 def test_an_installed_wheel_works_on_its_own(wheel, tmp_path):
     target = tmp_path / "site"
-    run(
-        sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", target, wheel, cwd=tmp_path
-    )  # fmt: skip
+    pip = (sys.executable, "-m", "pip")
+    run(*pip, "install", "--quiet", "--no-deps", "--target", target, wheel, cwd=tmp_path)
     program = (
         "import bayes_planet.presets as presets; print(presets.__file__); print(*presets.list_presets());"
         "print(presets.load(['quickstart']).train.episodes)"

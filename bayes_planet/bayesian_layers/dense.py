@@ -155,11 +155,15 @@ class DenseFlipout(DenseReparameterization):
             )
 
 
+# Beyond this many weight samples, their signs are drawn in a loop rather than in one operation each.
+_UNROLLED_SAMPLES = 32
+
+
 def _flip(values: tf.Tensor, seed: tf.Tensor, index: int) -> tf.Tensor:
     """`values` with random signs: stateless in the shape, in `seed` [2] or in seed [S, 2] of values [S, ...]."""
     if seed.shape.rank == 1:
         bits = _random_bits(tf.shape(values), seed, index)
-    elif seed.shape[0] is not None:
+    elif seed.shape[0] is not None and seed.shape[0] <= _UNROLLED_SAMPLES:
         shape = tf.shape(values)[1:]
         bits = tf.stack([_random_bits(shape, seed[sample], index) for sample in range(seed.shape[0])])
     else:

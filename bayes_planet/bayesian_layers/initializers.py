@@ -16,7 +16,7 @@ from bayes_planet.bayesian_layers import constraints, regularizers
 from bayes_planet.bayesian_layers.random_variable import RandomVariable
 
 
-class TrainableDistribution(tf.keras.layers.Layer):
+class TrainableDistribution(tf.keras.layers.Layer, tf.keras.initializers.Initializer):
     """Base of the initializers that make a weight random.
 
     A subclass creates its variables in `build(shape, dtype)` and returns its posterior from `distribution()`.

@@ -151,3 +151,14 @@ class VariationalRNN(tf.keras.layers.RNN):
             return super().call(inputs, **arguments)
         with use_weights(sample_weights(self.cell, fresh_seed() if seed is None else seed)):
             return super().call(inputs, **arguments)
+
+    def build_from_config(self, config: dict[str, Any]) -> None:
+        # A .keras file holds the shape as a list, which Keras' RNN would take for a list of shapes.
+        shape = config["input_shape"]
+        if isinstance(shape, list) and all(size is None or isinstance(size, int) for size in shape):
+            config = {**config, "input_shape": tuple(shape)}
+        super().build_from_config(config)
+
+
+# In .h5 files `tf.keras.layers.RNN` names its cell without the package that it is registered under.
+tf.keras.utils.get_custom_objects()["GRUCellReparameterization"] = GRUCellReparameterization

@@ -5,6 +5,7 @@ Frames are uint8 [T, height, width, 3], values 0 to 255, everywhere in this file
 
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -42,7 +43,7 @@ def save_video(path: Path | str, frames: np.ndarray, fps: float, scale: int = 1)
     height, width = frames.shape[1:3]
     even = np.pad(frames, ((0, 0), (0, height % 2), (0, width % 2), (0, 0)), mode="edge")
     # macro_block_size: imageio would resize to a multiple of 16. quality 8 of 10: small frames blur below it.
-    options = {"codec": "libx264", "pixelformat": "yuv420p", "macro_block_size": 1, "quality": 8}
+    options: dict[str, Any] = {"codec": "libx264", "pixelformat": "yuv420p", "macro_block_size": 1, "quality": 8}
     with imageio.get_writer(path, fps=fps, **options) as writer:
         for frame in even:
             writer.append_data(frame)
@@ -50,7 +51,10 @@ def save_video(path: Path | str, frames: np.ndarray, fps: float, scale: int = 1)
 
 
 def encode_gif(frames: np.ndarray, fps: float) -> bytes:
-    """An animated GIF that repeats for ever. frames: uint8 [T, height, width, 3]; fps: frames a second."""
+    """An animated GIF that repeats for ever. frames: uint8 [T, height, width, 3]; fps: frames a second.
+
+    Equal frames in a row are stored as one that lasts longer.
+    """
     from PIL import Image
 
     frames = _checked("frames", frames)

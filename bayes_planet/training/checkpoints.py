@@ -57,9 +57,7 @@ class Checkpoints:
         """The checkpoints present, oldest first."""
         if not self.directory.is_dir():
             return []
-        matches = [match for path in self.directory.iterdir() if (match := _NAME.fullmatch(path.name))]
-        matches.sort(key=lambda match: (int(match[1]), int(match[2] or 0)))
-        return [self.directory / match[0] for match in matches]
+        return sorted((path for path in self.directory.iterdir() if _NAME.fullmatch(path.name)), key=_numbers)
 
     def save(self, counters: Mapping[str, Any]) -> Path:
         """Writes a checkpoint, then removes those beyond `keep`.
@@ -79,8 +77,8 @@ class Checkpoints:
         text = _encode_counters(counters)
         updates = int(counters["updates"])
         # Names only grow, as a folder cannot be replaced in one step.
-        same = [match for path in self.folders if int((match := _NAME.fullmatch(path.name))[1]) == updates]
-        name = f"ckpt-{updates:08d}" + (f".{int(same[-1][2] or 0) + 1}" if same else "")
+        repeats = [_numbers(path)[1] for path in self.folders if _numbers(path)[0] == updates]
+        name = f"ckpt-{updates:08d}" + (f".{max(repeats) + 1}" if repeats else "")
         temporary = self.directory / f"{_TEMPORARY}{name}"
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -164,6 +162,12 @@ class Checkpoints:
                 "damaged, move the folder away to start again."
             )
         return None
+
+
+def _numbers(folder: Path) -> tuple[int, int]:
+    """The update of a checkpoint, and how many of the same update came before it."""
+    updates, _, repeat = folder.name.removeprefix("ckpt-").partition(".")
+    return int(updates), int(repeat or 0)
 
 
 def _set_aside(folder: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 from rich.console import Console
 
@@ -68,7 +69,7 @@ def _flush() -> None:
             stream.flush()
 
 
-def _console(terminal) -> Console:
+def _console(terminal: TextIO) -> Console:
     if not terminal.isatty():
         return Console(file=terminal, soft_wrap=True)
     if os.isatty(0):

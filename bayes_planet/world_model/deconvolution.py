@@ -15,7 +15,8 @@ class Deconvolution(tf.keras.layers.Conv2DTranspose):
     """
 
     def __init__(self, filters: int, kernel_size: int, **kwargs):
-        kwargs.pop("strides", None)
+        # Fixed here, but part of the config that Keras hands back.
+        kwargs = {key: value for key, value in kwargs.items() if key not in ("strides", "padding")}
         super().__init__(filters, kernel_size, strides=2, padding="valid", **kwargs)
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:

@@ -8,7 +8,7 @@ import pytest
 from dm_control import suite
 
 from bayes_planet.config import EnvConfig
-from bayes_planet.envs import make
+from bayes_planet.envs import NonFiniteError, make
 
 ROOT = Path(__file__).resolve().parents[2]
 TASKS = [f"dm_control/{domain}-{task}" for domain, task in suite.ALL_TASKS]
@@ -103,7 +103,7 @@ def test_episodes_may_be_longer_or_shorter_than_the_suites_own():
     env.reset()
     ends = [env.step(np.zeros(6))[3] for _ in range(30)]
     assert ends == [False] * 29 + [True]
-    with pytest.raises(ValueError, match="lqr.*has none"):
+    with pytest.raises(ValueError, match=r"lqr.*has none"):
         cheetah(name="lqr_lqr_2_1", episode_env_steps=0)
 
 
@@ -133,9 +133,8 @@ def test_a_bad_camera_names_those_there_are(camera):
         cheetah(camera=camera)
 
 
-def test_a_diverging_simulation_is_an_error():
-    from bayes_planet.envs import NonFiniteError
-
+def test_a_diverging_simulation_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # MuJoCo writes its warning into a file here
     env = cheetah()
     env.reset(seed=0)
     env.unwrapped.physics.data.qvel[:] = np.nan

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from bayes_planet.config import EnvConfig
-from bayes_planet.envs import UnknownTaskError, UnsupportedSpaceError, Workers, make
+from bayes_planet.envs import NoGLError, UnknownTaskError, UnsupportedSpaceError, Workers, make
 from tests.envs.toy import CountingEnv
 
 
@@ -51,7 +51,7 @@ def test_a_missing_package_is_named():
     try:
         import Box2D  # noqa: F401
     except ImportError:
-        with pytest.raises(ImportError, match="BipedalWalker-v3 needs a package.*Box2D"):
+        with pytest.raises(ImportError, match=r"BipedalWalker-v3 needs a package.*Box2D"):
             make(EnvConfig(name="BipedalWalker-v3", observations="state"))
 
 
@@ -65,14 +65,14 @@ def test_cameras():
 def test_images_need_an_environment_that_draws():
     env = CountingEnv()
     env.render_mode = None
-    with pytest.raises(UnsupportedSpaceError, match="render_mode None.*rgb_array"):
+    with pytest.raises(UnsupportedSpaceError, match=r"render_mode None.*rgb_array"):
         make(EnvConfig(observations="pixels"), factory=lambda: env)
 
 
 def test_an_environment_that_observes_images_has_no_state():
     env = CountingEnv()
     env.observation_space = gymnasium.spaces.Box(0, 255, (96, 96, 3), np.uint8)
-    with pytest.raises(UnsupportedSpaceError, match="Set env.observations=pixels"):
+    with pytest.raises(UnsupportedSpaceError, match=r"Set env.observations=pixels"):
         make(EnvConfig(observations="state"), factory=lambda: env)
 
 
@@ -81,3 +81,18 @@ def test_diagnostics_need_velocities():
         make(EnvConfig(name="Pendulum-v1", observations="state"), diagnostics=True)
     env = make(EnvConfig(name="HalfCheetah-v5", observations="state"), diagnostics=True)
     assert env.reset(seed=0)[1]["qvel"].shape == (9,)
+
+
+def test_without_gl_only_what_needs_it_fails(monkeypatch):
+    monkeypatch.setenv("MUJOCO_GL", "disabled")
+    for name in ("dm_control/cheetah-run", "HalfCheetah-v5"):
+        with pytest.raises(NoGLError, match=r"MUJOCO_GL=disabled.*libosmesa6"):
+            Workers(EnvConfig(name=name), 1)
+    with pytest.raises(NoGLError):
+        Workers(EnvConfig(name="dm_control/quadruped-escape", observations="state"), 1)
+    with Workers(EnvConfig(name="Pendulum-v1"), 1) as workers:
+        assert workers.reset([0])["image"].std() > 5
+    with Workers(EnvConfig(observations="state"), 1) as workers:
+        assert workers.reset([0])["state"].shape == (1, 17)
+        with pytest.raises(NoGLError):
+            workers.render()

@@ -54,7 +54,7 @@ def test_mujoco_gl_is_obeyed_and_its_failure_says_what_to_do(monkeypatch):
 
 def test_switched_off_rendering_is_named(monkeypatch):
     monkeypatch.setenv("MUJOCO_GL", "disabled")
-    with pytest.raises(NoGLError, match="MUJOCO_GL=disabled.*switched off"):
+    with pytest.raises(NoGLError, match=r"MUJOCO_GL=disabled.*switched off"):
         find_backend("auto").require()
 
 

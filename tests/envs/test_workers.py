@@ -104,7 +104,7 @@ def test_bad_calls_are_refused_and_harm_nothing():
     with Workers(STATE, 2, factory=CountingEnv) as workers:
         workers.reset([0, 0])
         for actions in (np.full((2, 1), np.nan), np.zeros((3, 1)), np.zeros(2)):
-            with pytest.raises(ValueError, match="The action .* Accepted"):
+            with pytest.raises(ValueError, match=r"The action .* Accepted"):
                 workers.step(actions)
         with pytest.raises(ValueError, match="seeds for 2 workers"):
             workers.reset([1])
@@ -117,8 +117,9 @@ def test_bad_calls_are_refused_and_harm_nothing():
         np.testing.assert_array_equal(workers.step(np.zeros((2, 1)))[0]["state"][:, 0], [1, 1])
     with pytest.raises(ValueError, match="number of workers is 0"):
         Workers(STATE, 0)
+    lock = threading.Lock()
     with pytest.raises(ValueError, match="cannot be sent"):
-        Workers(STATE, 1, factory=lambda lock=threading.Lock(): CountingEnv())
+        Workers(STATE, 1, factory=lambda: CountingEnv(length=int(lock.locked())))
 
 
 def run_into_fault(workers):
@@ -148,7 +149,7 @@ def test_a_killed_worker_leaves_the_others_in_step():
     with Workers(STATE, 2, factory=CountingEnv) as workers:
         workers.reset([0, 0])
         os.kill(workers.pids[1], signal.SIGKILL)
-        with pytest.raises(WorkerError, match="Worker 1 .*SIGKILL.*log_file"):
+        with pytest.raises(WorkerError, match=r"Worker 1 .*SIGKILL.*log_file"):
             workers.step(np.zeros((2, 1)))
         assert workers.broken == [1]
         np.testing.assert_array_equal(workers.step(np.ones((1, 1)), indices=[0])[0]["state"], [[2, 1]])
@@ -178,9 +179,20 @@ def test_an_exception_in_the_environment_brings_its_traceback():
             run_into_fault(workers)
         assert caught.value.alive and "toy.py" in str(caught.value) and "Traceback" in str(caught.value)
         np.testing.assert_array_equal(workers.reset([0])["state"], [[0, 0]])
-    with Workers(STATE, 1, factory=lambda: FaultyEnv("nan_reward")) as workers:
-        with pytest.raises(NonFiniteError, match="reward nan at env step 3"):
-            run_into_fault(workers)
+    with (
+        Workers(STATE, 1, factory=lambda: FaultyEnv("nan_reward")) as workers,
+        pytest.raises(NonFiniteError, match="reward nan at env step 3"),
+    ):
+        run_into_fault(workers)
+
+
+def test_mujocos_warnings_go_to_the_log(tmp_path, monkeypatch):
+    """HalfCheetah's model has a deprecated setting; MuJoCo itself would write MUJOCO_LOG.TXT about it."""
+    monkeypatch.chdir(tmp_path)
+    with Workers(EnvConfig(name="HalfCheetah-v5", observations="state"), 1, log_file="workers.log") as workers:
+        workers.reset([0])
+    assert "MuJoCo: " in (tmp_path / "workers.log").read_text()
+    assert [path.name for path in tmp_path.iterdir()] == ["workers.log"]
 
 
 def test_an_interrupted_wait_leaves_no_old_answer_behind():

@@ -99,7 +99,7 @@ def test_actions_outside_are_clipped():
 def test_a_bad_action_is_refused(action):
     env = toy()
     env.reset()
-    with pytest.raises(ValueError, match="The action .* Accepted"):
+    with pytest.raises(ValueError, match=r"The action .* Accepted"):
         env.step(action)
     env.step(np.zeros(1))
 
@@ -159,10 +159,10 @@ def test_dict_observations_are_flattened_in_order():
 
 
 def test_no_limit_at_all_is_an_error():
-    with pytest.raises(ValueError, match="env.episode_env_steps is 0.*has none"):
+    with pytest.raises(ValueError, match=r"env.episode_env_steps is 0.*has none"):
         toy(limit=0)
 
 
 def test_a_factory_must_make_an_environment():
-    with pytest.raises(TypeError, match="factory gave dict. Accepted: a gymnasium.Env"):
+    with pytest.raises(TypeError, match=r"factory gave dict. Accepted: a gymnasium.Env"):
         make(EnvConfig(observations="state"), factory=dict)

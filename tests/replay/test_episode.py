@@ -145,7 +145,9 @@ def test_file_names_are_read_back(index, rows):
     assert episode_format.parse_file_name(episode_format.file_name(index, rows)) == (index, rows)
 
 
-@pytest.mark.parametrize("name", ["episode-12-rows000251.npz", "episode-0000012-rows000251.npz", "x.npz", "episode.npz"])
+@pytest.mark.parametrize(
+    "name", ["episode-12-rows000251.npz", "episode-0000012-rows000251.npz", "x.npz", "episode.npz"]
+)
 def test_other_names_are_not(name):
     assert episode_format.parse_file_name(name) is None
     assert episode_format.file_name(12, 251) == "episode-000012-rows000251.npz"

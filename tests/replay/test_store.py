@@ -196,7 +196,7 @@ def test_loading_a_damaged_file_says_so(tmp_path):
     store = EpisodeStore(tmp_path, 0)
     with pytest.warns(RuntimeWarning), pytest.raises(CorruptEpisodeError, match="holds 10 rows, but its name says 11"):
         store.load(0)
-    with pytest.raises(KeyError, match="No episode 0 .* Present: 1"):
+    with pytest.raises(KeyError, match=r"No episode 0 .* Present: 1"):
         store.load(0)
 
 
@@ -261,7 +261,7 @@ def test_a_folder_of_two_tasks_is_an_error_that_loses_nothing(tmp_path):
 
 def test_errors_of_sample(tmp_path):
     store = EpisodeStore(tmp_path, PLENTY)
-    with pytest.raises(ValueError, match="no episodes in .*Collect one"):
+    with pytest.raises(ValueError, match=r"no episodes in .*Collect one"):
         store.sample(2, 5, (0,))
     store.add(make_episode(0, 7), 0)
     store.add(make_episode(1, 9), 1)
@@ -329,6 +329,8 @@ def test_a_killed_writer_loses_no_finished_episode(tmp_path):
 
 
 def test_tensorflow_is_never_imported():
-    program = "import sys, bayes_planet.replay; print([name for name in sys.modules if 'tensor' in name or name == 'keras'])"
+    program = (
+        "import sys, bayes_planet.replay; print([name for name in sys.modules if 'tensor' in name or name == 'keras'])"
+    )
     process = run(program, stdout=subprocess.PIPE)
     assert process.communicate(timeout=60)[0].strip() == "[]"

@@ -1,0 +1,70 @@
+"""An environment whose observation says which action led to it, and agents small enough for tests."""
+
+import dataclasses
+
+import gymnasium
+import numpy as np
+
+from bayes_planet.config import Config, EnvConfig
+
+
+def reward_of(action):
+    """g(a): the reward of the step that took action a."""
+    return 2.0 * action + 0.5
+
+
+class Echo(gymnasium.Env):
+    """Observes [episode, step in the episode, first action component that led here (0 after a reset)].
+
+    Episodes last 3, 4, 5, 3, 4, 5, ... steps; those of 4 are truncated, the others terminate.
+    """
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (3,), np.float32)
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
+
+    def __init__(self):
+        self.episode = -1
+        self.seeds = []
+        self._observation = np.zeros(3, np.float32)  # written into again at every step, as some environments do
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.seeds.append(seed)
+        self.episode += 1
+        self._observation[:] = [self.episode, 0, 0]
+        return self._observation, {"steps": 0}
+
+    def step(self, action):
+        self._observation[1:] = [self._observation[1] + 1, action[0]]
+        length = 3 + self.episode % 3
+        ended = self._observation[1] == length
+        info = {"steps": int(self._observation[1])}
+        return self._observation, float(reward_of(action[0])), bool(ended and length != 4), bool(ended and length == 4), info
+
+
+def config(*, bayesian: bool = True, compile: bool = False, **planner) -> Config:
+    """A model and a planner of a few thousand parameters."""
+    base = Config()
+    bayesian_config = dataclasses.replace(
+        base.model.bayesian, layers=["prior_hidden", "prior_mean"] if bayesian else [], initial_stddev=0.05
+    )
+    model = dataclasses.replace(
+        base.model,
+        belief_units=16,
+        stochastic_units=4,
+        hidden_units=16,
+        convolution_depth=4,
+        vector_units=16,
+        reward_layers=1,
+        reward_units=16,
+        bayesian=bayesian_config,
+    )
+    return dataclasses.replace(
+        base,
+        env=EnvConfig(episode_env_steps=40, render_quality="fast"),
+        model=model,
+        planner=dataclasses.replace(
+            base.planner, **{"horizon": 3, "candidates": 16, "elites": 4, "iterations": 2, **planner}
+        ),
+        train=dataclasses.replace(base.train, precision="float32", compile=compile),
+    )

@@ -13,22 +13,49 @@ def parser() -> argparse.ArgumentParser:
     """The whole command line, with its help texts."""
     top = argparse.ArgumentParser(
         prog="bayes-planet",
-        description="Bayesian PlaNet: learn a latent world model from pixels, with a belief over its weights, and plan in it.",
+        description="Bayesian PlaNet: a latent world model learned from pixels, a belief over its weights, and a planner.",
     )
     top.add_argument("--version", action="version", version=f"bayes-planet {bayes_planet.__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    train = commands.add_parser("train", help="train an agent, or go on with a run", description="Train an agent. The same command on the same --logdir goes on where the run stopped.")
-    train.add_argument("--config", nargs="+", default=["bayes_planet"], metavar="PRESET", help="presets or YAML files, later ones win (see `bayes-planet configs`); default: bayes_planet")
+    train = commands.add_parser(
+        "train",
+        help="train an agent, or go on with a run",
+        description="Train an agent. The same command on the same --logdir goes on where the run stopped.",
+    )
+    train.add_argument(
+        "--config",
+        nargs="+",
+        default=["bayes_planet"],
+        metavar="PRESET",
+        help="presets or YAML files, later ones win (see `bayes-planet configs`); default: bayes_planet",
+    )
     train.add_argument("--logdir", required=True, type=Path, help="the run's folder; made if missing")
-    train.add_argument("overrides", nargs="*", metavar="key=value", help="single settings, such as seed=1 train.batch_size=16")
+    train.add_argument(
+        "overrides", nargs="*", metavar="key=value", help="single settings, such as seed=1 train.batch_size=16"
+    )
 
-    evaluate = commands.add_parser("evaluate", help="run a trained agent without noise", description="Run noise-free episodes with the newest checkpoint of a run.")
+    evaluate = commands.add_parser(
+        "evaluate",
+        help="run a trained agent without noise",
+        description="Run noise-free episodes with the newest checkpoint of a run.",
+    )
     evaluate.add_argument("run", type=Path, help="the folder of a training run")
-    evaluate.add_argument("--episodes", type=int, default=10, help="episodes, each with its own environment seed (default: 10)")
-    evaluate.add_argument("--seed", type=int, default=0, help="seed of the environments and of the planner (default: 0)")
-    evaluate.add_argument("--video", type=Path, metavar="FILE", help="write what the agent does in the first episode, .mp4 or .gif")
-    evaluate.add_argument("--open-loop", type=Path, metavar="FILE", help="write true, predicted and error frames side by side, .mp4 or .gif")
+    evaluate.add_argument(
+        "--episodes", type=int, default=10, help="episodes, each with its own environment seed (default: 10)"
+    )
+    evaluate.add_argument(
+        "--seed", type=int, default=0, help="seed of the environments and of the planner (default: 0)"
+    )
+    evaluate.add_argument(
+        "--video", type=Path, metavar="FILE", help="write what the agent does in the first episode, .mp4 or .gif"
+    )
+    evaluate.add_argument(
+        "--open-loop",
+        type=Path,
+        metavar="FILE",
+        help="write true, predicted and error frames side by side, .mp4 or .gif",
+    )
     evaluate.add_argument("--json", action="store_true", help="print the result as JSON")
 
     configs = commands.add_parser("configs", help="list presets, or print the configuration they make")

@@ -117,11 +117,13 @@ class LossConfig:
     state_kl_scale: float = setting(1.0, "factor on the state KL", "google-research/planet")
     reward_scale: float = setting(10.0, "factor on the reward's negative log-likelihood", "google-research/planet")
     image_scale: float = setting(1.0, "factor on the image's negative log-likelihood", "google-research/planet")
+    image_fraction: float = setting(1.0, "share of a batch's images, drawn anew each update, that are decoded; the loss stays unbiased")
     state_scale: float = setting(1.0, "factor on the state observation's negative log-likelihood")
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             require(getattr(self, field.name) >= 0, f"loss.{field.name}", getattr(self, field.name), "0 or more")
+        require(0 < self.image_fraction <= 1, "loss.image_fraction", self.image_fraction, "above 0, to 1")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,6 +167,7 @@ class TrainConfig:
     precision: str = setting("auto", "compute type of matrix products and convolutions: float32, bfloat16, auto (bfloat16 where the processor or accelerator has matrix units for it); parameters are float32")
     compile: bool = setting(False, "compile update and plan with XLA")
     checkpoints_kept: int = setting(3, "newest checkpoints kept")
+    checkpoint_minutes: float = setting(10.0, "minutes between checkpoints within the updates of an episode; one follows every episode anyway")
     log_every_updates: int = setting(20, "updates whose mean makes one row of metrics.jsonl")
     skipped_updates_limit: int = setting(20, "updates in a row with a gradient that is not finite, after which training stops")
 
@@ -173,7 +176,7 @@ class TrainConfig:
             require(getattr(self, name) >= 1, f"train.{name}", getattr(self, name), "1 or more")
         require(self.sequence_length >= 2, "train.sequence_length", self.sequence_length, "2 or more time steps")
         require(self.episodes >= self.seed_episodes, "train.episodes", self.episodes, f"at least train.seed_episodes, {self.seed_episodes}")
-        for name in ("learning_rate", "adam_epsilon", "clip_norm"):
+        for name in ("learning_rate", "adam_epsilon", "clip_norm", "checkpoint_minutes"):
             require(getattr(self, name) > 0, f"train.{name}", getattr(self, name), "a positive number")
         require(self.exploration_noise >= 0, "train.exploration_noise", self.exploration_noise, "0 or more")
         require_choice("train.precision", self.precision, ("auto", "float32", "bfloat16"))

@@ -24,7 +24,7 @@ class _PositiveConstraint(tf.keras.constraints.Constraint):
         value = tf.convert_to_tensor(value)
         if tf.executing_eagerly() and not bool(tf.reduce_all(value > self.epsilon)):
             raise ValueError(f"{type(self).__name__}.inverse got {value.numpy()!r}. Accepted: above {self.epsilon}.")
-        return value - tf.cast(self.epsilon, value.dtype)
+        return value - tf.constant(self.epsilon, value.dtype)
 
     def get_config(self) -> dict[str, Any]:
         return {"epsilon": self.epsilon}
@@ -35,7 +35,7 @@ class Softplus(_PositiveConstraint):
     """`log(1 + exp(w)) + epsilon`: positive, and linear for large `w`."""
 
     def __call__(self, w: tf.Tensor) -> tf.Tensor:
-        return tf.nn.softplus(w) + self.epsilon
+        return tf.nn.softplus(w) + tf.constant(self.epsilon, w.dtype)
 
     def inverse(self, value: tf.Tensor) -> tf.Tensor:
         """Raw tensor that the constraint maps to `value`; ValueError (eagerly) where `value <= epsilon`."""
@@ -48,7 +48,7 @@ class Exp(_PositiveConstraint):
     """`exp(w) + epsilon`: positive; the raw variable is the logarithm."""
 
     def __call__(self, w: tf.Tensor) -> tf.Tensor:
-        return tf.exp(w) + self.epsilon
+        return tf.exp(w) + tf.constant(self.epsilon, w.dtype)
 
     def inverse(self, value: tf.Tensor) -> tf.Tensor:
         """Raw tensor that the constraint maps to `value`; ValueError (eagerly) where `value <= epsilon`."""
@@ -60,11 +60,12 @@ class Positive(_PositiveConstraint):
     """`max(w, epsilon)`: the variable itself where it is positive; no gradient below."""
 
     def __call__(self, w: tf.Tensor) -> tf.Tensor:
-        return tf.maximum(w, tf.cast(self.epsilon, w.dtype))
+        return tf.maximum(w, tf.constant(self.epsilon, w.dtype))
 
     def inverse(self, value: tf.Tensor) -> tf.Tensor:
         """`value` itself; ValueError (eagerly) where `value <= epsilon`."""
-        return self._check(value) + tf.cast(self.epsilon, tf.convert_to_tensor(value).dtype)
+        raw = self._check(value)
+        return raw + tf.constant(self.epsilon, raw.dtype)
 
 
 exp, positive, softplus = Exp, Positive, Softplus

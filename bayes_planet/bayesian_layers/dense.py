@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from bayes_planet.bayesian_layers import initializers, regularizers
 from bayes_planet.bayesian_layers.projection import add_bias, project
-from bayes_planet.bayesian_layers.seeds import as_seed, fold
+from bayes_planet.bayesian_layers.seeds import as_seed, fold, split
 from bayes_planet.bayesian_layers.variational_layer import VariationalLayer
 
 
@@ -114,7 +114,7 @@ class DenseFlipout(DenseReparameterization):
         sign_seed = fold(as_seed(seed), len(self.weight_fields))
         if samples is not None:
             mean = tf.broadcast_to(mean, [samples, *mean.shape])
-            sign_seed = tf.random.stateless_uniform([samples, 2], sign_seed, None, None, tf.int32)
+            sign_seed = split(sign_seed, samples)
         return {**entry, "kernel_mean": mean, "sign_seed": sign_seed}
 
     def mean_weights(self, compact: bool = False) -> dict[str, tf.Tensor]:
@@ -169,7 +169,7 @@ def _flip(values: tf.Tensor, seed: tf.Tensor, index: int) -> tf.Tensor:
     else:
         shape = tf.shape(values)[1:]
         bits = tf.map_fn(lambda one: _random_bits(shape, one, index), seed, fn_output_signature=tf.int32)
-    return tf.where(bits < 0, -values, values)
+    return values * tf.where(bits < 0, tf.constant(-1, values.dtype), tf.constant(1, values.dtype))
 
 
 def _random_bits(shape: tf.Tensor, seed: tf.Tensor, index: int) -> tf.Tensor:

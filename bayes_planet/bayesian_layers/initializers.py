@@ -195,7 +195,7 @@ class ConstantStddev(tf.keras.initializers.Initializer):
             self._raw = float(value if self.constraint is None else self.constraint.inverse(value))
 
     def __call__(self, shape: Sequence[int], dtype: Any = None, **kwargs: Any) -> tf.Tensor:
-        return tf.fill(shape, tf.cast(self._raw, dtype or tf.float32))
+        return tf.fill(shape, tf.constant(self._raw, dtype or tf.float32))
 
     def get_config(self) -> dict[str, Any]:
         return {"stddev": self.stddev, "constraint": constraints.serialize(self.constraint)}
@@ -220,7 +220,7 @@ class GateBias(tf.keras.initializers.Initializer):
             raise ValueError(f"GateBias was asked for shape {shape}. Accepted: [3 * units], the bias of a GRU cell.")
         units = shape[0] // 3
         dtype = dtype or tf.float32
-        return tf.concat([tf.fill([2 * units], tf.cast(self.value, dtype)), tf.zeros([units], dtype)], 0)
+        return tf.concat([tf.fill([2 * units], tf.constant(self.value, dtype)), tf.zeros([units], dtype)], 0)
 
     def get_config(self) -> dict[str, Any]:
         return {"value": self.value}

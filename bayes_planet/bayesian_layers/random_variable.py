@@ -94,6 +94,9 @@ class RandomVariable:
         except (tf.errors.InvalidArgumentError, ValueError, TypeError, NotImplementedError, IndexError):
             return value
 
+    def __len__(self) -> int:
+        return len(self.value)
+
     def __hash__(self) -> int:
         return id(self)
 
@@ -114,7 +117,7 @@ def _forward(operator: str) -> None:
 
 
 # `__eq__` stays identity: random variables are dictionary keys and members of lists.
-for _name in (set(tf.Tensor.OVERLOADABLE_OPERATORS) | {"__iter__", "__bool__", "__len__"}) - {
+for _name in (set(tf.Tensor.OVERLOADABLE_OPERATORS) | {"__iter__", "__bool__"}) - {
     "__getitem__",
     "__eq__",
     "__ne__",

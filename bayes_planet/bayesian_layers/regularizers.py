@@ -64,9 +64,9 @@ class NormalKLDivergence(KLDivergence):
 
     def divergence(self, weight: RandomVariable) -> tf.Tensor:
         posterior = weight.distribution
-        normal = getattr(posterior, "distribution", posterior)
-        prior_mean = tf.cast(self.mean, weight.dtype)
-        prior_stddev = tf.cast(self.prior_stddev(weight.shape), weight.dtype)
+        normal = posterior.distribution if isinstance(posterior, tfp.distributions.Independent) else posterior
+        prior_mean = _as(self.mean, weight.dtype)
+        prior_stddev = _as(self.prior_stddev(weight.shape), weight.dtype)
         if not isinstance(normal, tfp.distributions.Normal):
             prior = tfp.distributions.Independent(
                 tfp.distributions.Normal(
@@ -97,7 +97,7 @@ class FanInNormalKLDivergence(NormalKLDivergence):
 
     def prior_stddev(self, shape: tf.TensorShape) -> Any:
         fan_in = int(np.prod(shape.as_list()[:-1]))
-        return tf.cast(self.stddev, tf.float64) / np.sqrt(max(fan_in, 1))
+        return _as(self.stddev, tf.float64) / np.sqrt(max(fan_in, 1))
 
 
 normal_kl_divergence, fan_in_normal_kl_divergence = NormalKLDivergence, FanInNormalKLDivergence
@@ -125,13 +125,22 @@ def get(identifier: Any) -> Any:
         return _ALIASES[identifier]()
     if isinstance(identifier, dict) and identifier.get("class_name") in _ALIASES:
         return _ALIASES[identifier["class_name"]].from_config(identifier.get("config", {}))
+    message = (
+        f"Unknown regularizer {identifier!r}. Accepted: {', '.join(sorted(_ALIASES))}, a callable, a config, "
+        "or the name of a Keras regularizer."
+    )
     try:
-        return tf.keras.regularizers.get(identifier)
+        regularizer = tf.keras.regularizers.get(identifier)
     except (ValueError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"Unknown regularizer {identifier!r}. Accepted: {', '.join(sorted(_ALIASES))}, a callable, a config, "
-            "or the name of a Keras regularizer."
-        ) from error
+        raise ValueError(message) from error
+    if not callable(regularizer):  # Keras hands back some strings as they are
+        raise ValueError(message)
+    return regularizer
+
+
+def _as(value: Any, dtype: tf.DType) -> tf.Tensor:
+    """`value` in `dtype`; unlike tf.cast, Python numbers do not pass through float32."""
+    return tf.cast(value, dtype) if hasattr(value, "dtype") else tf.convert_to_tensor(value, dtype)
 
 
 def _plain(value: Any) -> Any:

@@ -59,14 +59,10 @@ def _evaluate(options: argparse.Namespace, config: Config, environments: Workers
     learner = parts.learner
     directory = RunDirectory(options.run)
     checkpoints = Checkpoints(
-        directory.checkpoints,
-        config.train.checkpoints_kept,
-        model=learner.world_model,
-        optimizer=learner.optimizer,
-        updates=learner.updates,
+        directory.checkpoints, config.train.checkpoints_kept, model=learner.world_model, updates=learner.updates
     )
     with user_errors(CheckpointError):
-        if checkpoints.restore() is None:
+        if checkpoints.restore(partial=True) is None:
             raise UserError(f"{options.run} has no checkpoint yet. Train it until its first episode is done.")
 
     # A stream of their own keeps these seeds apart from those of the evaluations during training.
@@ -86,9 +82,8 @@ def _evaluate(options: argparse.Namespace, config: Config, environments: Workers
         "stddev": metrics["eval/return_stddev"],
     }
     images = "image" in learner.world_model.observation_shapes
-    if options.video is not None or options.open_loop is not None:
-        if not images:
-            raise UserError("The run has no images (env.observations is state), so there is no video to write.")
+    if (options.video is not None or options.open_loop is not None) and not images:
+        raise UserError("The run has no images (env.observations is state), so there is no video to write.")
     if options.video is not None:
         result["video"] = str(save_video(options.video, score.episodes[0]["image"], fps=25, scale=4))
     if options.open_loop is not None:

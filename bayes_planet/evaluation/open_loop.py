@@ -69,7 +69,9 @@ def predict_open_loop(
     """
     steps = batch["action"].shape[1]
     if not 1 <= context_steps < steps:
-        raise ValueError(f"context_steps is {context_steps}. Accepted: 1 to {steps - 1}, as the sequences have {steps} steps.")
+        raise ValueError(
+            f"context_steps is {context_steps}. Accepted: 1 to {steps - 1}, as the sequences have {steps} steps."
+        )
     predicted = _predict(world_model, batch, context_steps, tf.convert_to_tensor(seed), weights)
     true = {key: np.asarray(batch[key]) for key in (*world_model.observation_shapes, "reward")}
     return OpenLoop(context_steps, true, {key: value.numpy() for key, value in predicted.items()})

@@ -1,4 +1,4 @@
-"""The policy: filter the latest observation into the belief, plan from it, add exploration noise, remember the action."""
+"""The policy: filter the observation into the belief, plan from it, add exploration noise, remember the action."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -61,9 +61,7 @@ def rollout(environments: Environments, policy: Policy, seeds: Sequence[int]) ->
         for position, index in enumerate(running):
             for key, value in results.items():
                 observation[key][index] = value[position]
-            rows[index].append(
-                _row(observation, index, actions[index], rewards[position], bool(terminated[position]))
-            )
+            rows[index].append(_row(observation, index, actions[index], rewards[position], bool(terminated[position])))
             if not (terminated[position] or truncated[position]):
                 still_running.append(index)
         running = still_running

@@ -1,4 +1,4 @@
-"""One update of the world model: loss, reduced and clipped gradients, Adam. Compiled once, on any tf.distribute strategy."""
+"""One update of the world model: loss, reduced and clipped gradients, Adam; on any tf.distribute strategy."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -33,9 +33,13 @@ class Learner:
         with self.strategy.scope():
             self.updates = tf.Variable(0, trainable=False, dtype=tf.int64, name="updates")
             # The fused kernel of the legacy class does in one pass over memory what the newer one does in ten.
-            self.optimizer = tf.keras.optimizers.legacy.Adam(config.train.learning_rate, epsilon=config.train.adam_epsilon)
+            self.optimizer = tf.keras.optimizers.legacy.Adam(
+                config.train.learning_rate, epsilon=config.train.adam_epsilon
+            )
             self.optimizer._create_all_weights(self.variables)
-        self._gradients = tf.function(self._replica_gradients, jit_compile=True) if config.train.compile else self._replica_gradients
+        self._gradients = (
+            tf.function(self._replica_gradients, jit_compile=True) if config.train.compile else self._replica_gradients
+        )
         self._update = tf.function(self._distributed_update)
 
     def seeds(self, update: int) -> tuple[np.ndarray, np.ndarray]:
@@ -92,7 +96,13 @@ class Learner:
         return self.strategy.experimental_distribute_values_from_function(values)
 
     def replica_step(
-        self, batch: dict, seed: tf.Tensor, weight_seed: tf.Tensor, num_data: tf.Tensor, kl_scale: tf.Tensor, valid_steps: tf.Tensor
+        self,
+        batch: dict,
+        seed: tf.Tensor,
+        weight_seed: tf.Tensor,
+        num_data: tf.Tensor,
+        kl_scale: tf.Tensor,
+        valid_steps: tf.Tensor,
     ) -> dict[str, tf.Tensor]:
         """One replica's part of an update, to be called inside `strategy.run`: gradients summed, clipped, applied.
 

@@ -10,6 +10,7 @@ from bayes_planet.config import Config
 CHANGEABLE = (
     "train.episodes",
     "train.checkpoints_kept",
+    "train.checkpoint_minutes",
     "train.log_every_updates",
     "env.workers",
     "env.timeout_seconds",
@@ -61,7 +62,7 @@ class RunDirectory:
 
     def lock(self) -> None:
         """Keeps other processes from training here until this one ends, however it ends."""
-        self._lock = open(self.path / ".lock", "w")
+        self._lock = open(self.path / ".lock", "w")  # noqa: SIM115
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

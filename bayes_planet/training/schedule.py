@@ -1,4 +1,4 @@
-"""What a run does next, from its counters alone, so that a resumed run does what an uninterrupted one would have done."""
+"""What a run does next, from its counters alone, so that a resumed run does what an uninterrupted one would."""
 
 import dataclasses
 import enum

@@ -1,4 +1,4 @@
-"""Every random number of a run as a function of the run's seed, what it is for, and a count. Nothing to save, nothing to restore."""
+"""Every random number of a run as a function of the run's seed, what it is for, and a count: nothing to save."""
 
 import enum
 

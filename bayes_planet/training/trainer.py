@@ -1,5 +1,6 @@
-"""The loop: collect, update, evaluate, save, in the order that `schedule` gives. Any start resumes where the folder is."""
+"""The loop: collect, update, evaluate, save, in the order that `schedule` gives. Any start goes on with the folder."""
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from bayes_planet.config import Config
 from bayes_planet.evaluation.open_loop import chunks, predict_open_loop
 from bayes_planet.evaluation.score import Score, evaluate
 from bayes_planet.planning import Actor
-from bayes_planet.replay import EpisodeStore, Prefetcher
+from bayes_planet.replay import CorruptEpisodeError, EpisodeStore, Prefetcher
 from bayes_planet.replay.rollout import Environments, Episode, rollout
 from bayes_planet.report.video import save_video, side_by_side
 from bayes_planet.training.checkpoints import CheckpointError, Checkpoints
@@ -92,8 +93,7 @@ class Trainer:
         self.metrics = MetricsWriter(directory.path)
         self._evaluated_at = -1
         self._skipped_in_a_row = 0
-        self.last_score: Score | None = None
-        self.last_video: str | None = None
+        self._saved_at = time.monotonic()
 
     @property
     def counters(self) -> Counters:
@@ -110,12 +110,12 @@ class Trainer:
         saved = self.checkpoints.restore()
         if saved is not None:
             self._evaluated_at = int(saved["evaluated_at"])
-        counters = self.counters
-        rows = self.metrics.truncate(counters.updates)
+        rows = self.metrics.truncate(self.counters.updates)
         logged = {int(row["train/episode"]) for row in rows if "train/episode" in row}
         for index in self.replay.indices:
             if index not in logged:
-                self._log_episode(index, self.replay.load(index), {})
+                with contextlib.suppress(CorruptEpisodeError):  # moved aside; it will be collected anew
+                    self._log_episode(index, self.replay.load(index), {})
         return saved is not None
 
     def run(self) -> Counters:
@@ -142,6 +142,7 @@ class Trainer:
             raise Interrupted
 
     def _save(self) -> None:
+        self._saved_at = time.monotonic()
         try:
             self.checkpoints.save({"evaluated_at": self._evaluated_at, "updates": self.counters.updates})
         except CheckpointError as error:
@@ -206,9 +207,7 @@ class Trainer:
 
     def _write(self, values: dict[str, Any]) -> None:
         counters = self.counters
-        row = self.metrics.write(
-            values, updates=counters.updates, env_steps=self.env_steps, episodes=counters.episodes
-        )
+        row = self.metrics.write(values, updates=counters.updates, env_steps=self.env_steps, episodes=counters.episodes)
         self._events.row(row)
 
     def _train(self) -> None:
@@ -226,6 +225,8 @@ class Trainer:
                     pending, start = [], time.perf_counter()
                 if stop:
                     return
+                if time.monotonic() - self._saved_at > 60 * train.checkpoint_minutes:
+                    self._save()
 
     def _batch(self, update: int) -> dict[str, np.ndarray]:
         train = self.config.train
@@ -242,9 +243,9 @@ class Trainer:
         self._write({**values, "speed/updates_per_second": len(pending) / seconds, "replay/rows": self.replay.rows})
         if self._skipped_in_a_row >= self.config.train.skipped_updates_limit:
             raise TrainingDivergedError(
-                f"The last {self._skipped_in_a_row} updates had gradients that are not finite. The newest checkpoint in "
-                f"{self.directory.checkpoints} is older than that. Lower train.learning_rate or train.clip_norm, or look "
-                "for broken observations and rewards in the environment."
+                f"The last {self._skipped_in_a_row} updates had gradients that are not finite. The newest checkpoint "
+                f"in {self.directory.checkpoints} is older than that. Lower train.learning_rate or train.clip_norm, "
+                "or look for broken observations and rewards in the environment."
             )
 
     def _evaluate(self) -> None:
@@ -267,7 +268,6 @@ class Trainer:
         if policies[0].milliseconds_per_plan is not None:
             values["speed/milliseconds_per_evaluation_plan"] = policies[0].milliseconds_per_plan
         values.update(self._open_loop(score))
-        self.last_score = score
         self._evaluated_at = counters.episodes
         self._write(values)
 
@@ -285,7 +285,7 @@ class Trainer:
         if "image" in result.true:
             frames = side_by_side(result.true["image"], result.predicted["image"])
             path = self.directory.videos / f"open_loop-{self.counters.episodes:06d}.gif"
-            self.last_video = str(save_video(path, frames, fps=15, scale=2))
+            save_video(path, frames, fps=15, scale=2)
             self.metrics.video("open_loop", frames, self.env_steps)
         return result.metrics()
 

@@ -28,7 +28,7 @@ class ImageDecoder(tf.Module):
         for layer in self._layers:
             x = layer(x)
         x = tf.reshape(x, tf.concat([leading, [64, 64, 3]], 0))
-        return tf.cast(tf.ensure_shape(x, features.shape[:-1] + [64, 64, 3]), tf.float32)
+        return tf.cast(tf.ensure_shape(x, [*features.shape[:-1], 64, 64, 3]), tf.float32)
 
 
 class DenseHead(tf.Module):
@@ -38,7 +38,9 @@ class DenseHead(tf.Module):
     Source: google-research/planet, networks/basic.py.
     """
 
-    def __init__(self, layers: int, units: int, size: int, activation: str = "relu", policy: str = "float32", name: str = "head"):
+    def __init__(
+        self, layers: int, units: int, size: int, activation: str = "relu", policy: str = "float32", name: str = "head"
+    ):
         super().__init__(name)
         self._scalar = size == 0
         self._layers = [

@@ -2,6 +2,8 @@
 
 import tensorflow as tf
 
+from bayes_planet.world_model.convolution import PatchConvolution
+
 
 class ImageEncoder(tf.Module):
     """Four convolutions, kernel 4, stride 2, VALID, of depth d, 2d, 4d, 8d: [..., 64, 64, 3] -> [..., 32 d].
@@ -12,9 +14,10 @@ class ImageEncoder(tf.Module):
     def __init__(self, depth: int = 32, activation: str = "relu", policy: str = "float32", name: str = "image_encoder"):
         super().__init__(name)
         self.embedding_size = 32 * depth
+        layers = [tf.keras.layers.Conv2D] * 3 + [PatchConvolution]
         self._layers = [
-            tf.keras.layers.Conv2D(depth * 2**i, 4, 2, activation=activation, dtype=policy, name=f"convolution_{i}")
-            for i in range(4)
+            layer(depth * 2**i, 4, 2, activation=activation, dtype=policy, name=f"convolution_{i}")
+            for i, layer in enumerate(layers)
         ]
 
     def __call__(self, image: tf.Tensor) -> tf.Tensor:
@@ -25,14 +28,19 @@ class ImageEncoder(tf.Module):
         for layer in self._layers:
             x = layer(x)
         x = tf.reshape(x, tf.concat([leading, [self.embedding_size]], 0))
-        return tf.ensure_shape(x, image.shape[:-3] + [self.embedding_size])
+        return tf.ensure_shape(x, [*image.shape[:-3], self.embedding_size])
 
 
 class VectorEncoder(tf.Module):
     """A dense network for state observations: [..., n] -> [..., units]."""
 
     def __init__(
-        self, layers: int = 2, units: int = 200, activation: str = "relu", policy: str = "float32", name: str = "vector_encoder"
+        self,
+        layers: int = 2,
+        units: int = 200,
+        activation: str = "relu",
+        policy: str = "float32",
+        name: str = "vector_encoder",
     ):
         super().__init__(name)
         if layers < 1:

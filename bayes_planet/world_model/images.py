@@ -17,7 +17,9 @@ def preprocess(image: tf.Tensor, seed: tf.Tensor, bits: int = 5) -> tf.Tensor:
     Source: PlaNet, Sec. 5; google-research/planet, tools/preprocess.py.
     """
     if image.dtype != tf.uint8:
-        raise ValueError(f"image has dtype {image.dtype.name}. Accepted: uint8, 0 to 255, as the environment renders it.")
+        raise ValueError(
+            f"image has dtype {image.dtype.name}. Accepted: uint8, 0 to 255, as the environment renders it."
+        )
     levels = 2**bits
     quantised = tf.cast(image // (256 // levels), tf.float32)
     noise = tf.random.stateless_uniform(tf.shape(image), seed)

@@ -1,4 +1,4 @@
-"""The recurrent state-space model: a deterministic belief and a stochastic state, with weights that may be uncertain."""
+"""The recurrent state-space model: a belief and a stochastic state, with transition weights that may be uncertain."""
 
 from typing import NamedTuple
 
@@ -41,7 +41,9 @@ class RSSM(tf.Module):
       policy: Keras dtype policy of the matrix products; states are float32 in any.
     """
 
-    def __init__(self, config: ModelConfig, action_size: int, embedding_size: int, policy: str = "float32", name: str = "rssm"):
+    def __init__(
+        self, config: ModelConfig, action_size: int, embedding_size: int, policy: str = "float32", name: str = "rssm"
+    ):
         super().__init__(name)
         self.action_size = action_size
         self.embedding_size = embedding_size
@@ -50,6 +52,7 @@ class RSSM(tf.Module):
         self.feature_size = config.stochastic_units + config.belief_units
         self._min_stddev = config.min_stddev
         self._unroll = config.unroll
+        self._keeps_signs = config.bayesian.estimator == "flipout" and bool(config.bayesian.layers)
 
         def dense(layer_name: str, units: int, fan_in: int, activation: str | None = None) -> tf.keras.layers.Layer:
             return transition_layers.dense(layer_name, units, fan_in, activation, config.bayesian, policy)
@@ -115,9 +118,14 @@ class RSSM(tf.Module):
             return self._posterior(belief, element["observed"], element["noise"])
 
         posterior = scan(step, elements, state, self._unroll)
-        # The prior does not feed back into the filter, so all its time steps are one matrix product.
         with bayesian_layers.use_weights(weights):
-            prior = self._prior(posterior.belief, prior_noise)
+            if self._keeps_signs and not weights_per_step:
+                # Flipout draws signs by the input's shape: only step by step does a sequence keep the same ones.
+                elements = (posterior.belief, prior_noise)
+                prior = scan(lambda _, element: self._prior(*element), elements, state, self._unroll)
+            else:
+                # The prior does not feed back into the filter, so all its time steps are one matrix product.
+                prior = self._prior(posterior.belief, prior_noise)
         return _map(_time_major, posterior), _map(_time_major, prior)
 
     def observe_step(
@@ -155,7 +163,7 @@ class RSSM(tf.Module):
         to_back = [*range(1, time_axis + 1), 0, time_axis + 1]
         actions = tf.transpose(actions, to_front)
         noise = tf.random.stateless_normal(tf.concat([tf.shape(actions)[:-1], [self.stochastic_units]], 0), seed)
-        noise = tf.ensure_shape(noise, actions.shape[:-1] + [self.stochastic_units])
+        noise = tf.ensure_shape(noise, [*actions.shape[:-1], self.stochastic_units])
 
         def step(carry: State, element: tuple) -> State:
             action, noise = element

@@ -46,7 +46,7 @@ def dense(
             units,
             activation,
             kernel_initializer=_posterior("glorot_uniform", config),
-            kernel_regularizer=_prior(fan_in, config),
+            kernel_regularizer=_prior(config),
             dtype=policy,
             name=name,
         )
@@ -65,8 +65,8 @@ def gru_cell(name: str, units: int, fan_in: int, config: BayesianConfig, policy:
             units,
             kernel_initializer=_posterior(initializer, config),
             recurrent_initializer=_posterior(GRUBlockInitializer(fan_in + units), config),
-            kernel_regularizer=_prior(fan_in + units, config),
-            recurrent_regularizer=_prior(fan_in + units, config),
+            kernel_regularizer=_prior(config),
+            recurrent_regularizer=_prior(config),
             **shared,
         )
     else:
@@ -85,6 +85,6 @@ def _posterior(mean_initializer: object, config: BayesianConfig) -> initializers
     return initializers.TrainableNormal(mean_initializer, config.initial_stddev)
 
 
-def _prior(fan_in: int, config: BayesianConfig) -> regularizers.NormalKLDivergence:
-    scale = 1.0 if config.prior_scale == "fixed" else 1.0 / math.sqrt(fan_in)
-    return regularizers.NormalKLDivergence(stddev=config.prior_stddev * scale)
+def _prior(config: BayesianConfig) -> regularizers.NormalKLDivergence:
+    kinds = {"fixed": regularizers.NormalKLDivergence, "fan_in": regularizers.FanInNormalKLDivergence}
+    return kinds[config.prior_scale](stddev=config.prior_stddev)

@@ -42,7 +42,9 @@ class WorldModel(tf.Module):
         super().__init__(name)
         known = {"image", "state"}
         if not observation_shapes or not set(observation_shapes) <= known:
-            raise ValueError(f"observation_shapes has keys {sorted(observation_shapes)}. Accepted: image, state, or both.")
+            raise ValueError(
+                f"observation_shapes has keys {sorted(observation_shapes)}. Accepted: image, state, or both."
+            )
         self.config = config
         self.observation_shapes = {key: tuple(shape) for key, shape in observation_shapes.items()}
         self.action_size = action_size
@@ -60,7 +62,9 @@ class WorldModel(tf.Module):
             )
         embedding_size = sum(encoder.embedding_size for encoder in self._encoders.values())
         self.rssm = RSSM(model, action_size, embedding_size, policy)
-        self._reward_head = DenseHead(model.reward_layers, model.reward_units, 0, model.activation, policy, "reward_head")
+        self._reward_head = DenseHead(
+            model.reward_layers, model.reward_units, 0, model.activation, policy, "reward_head"
+        )
         self._build()
 
     def _build(self) -> None:
@@ -132,6 +136,22 @@ class WorldModel(tf.Module):
         prepared = self.prepare(batch, fold(seed, 0))
         return self.rssm.observe(self.embed(prepared), batch["action"], seed=fold(seed, 1), weights=weights)
 
+    def _likelihood(
+        self, key: str, target: tf.Tensor, features: tf.Tensor, mask: tf.Tensor, seed: tf.Tensor
+    ) -> tf.Tensor:
+        """Sum over valid steps of -log p(observation | features), for images from `image_fraction` of the steps."""
+        event_axes = len(self.observation_shapes[key])
+        fraction = self.config.loss.image_fraction if key == "image" else 1.0
+        if fraction < 1.0:
+            steps = mask.shape[0] * mask.shape[1]
+            count = max(1, round(fraction * steps))
+            chosen = tf.math.top_k(tf.random.stateless_uniform([steps], seed), count).indices
+            target, features, mask = (
+                tf.gather(tf.reshape(value, [steps, *value.shape[2:]]), chosen) for value in (target, features, mask)
+            )
+            mask *= steps / count
+        return tf.reduce_sum(unit_gaussian_nll(target, self._decoders[key](features), event_axes) * mask)
+
     def loss(
         self,
         batch: Mapping[str, tf.Tensor],
@@ -175,10 +195,9 @@ class WorldModel(tf.Module):
             self.embed(prepared), batch["action"], seed=fold(seed, 1), weights=weights, weights_per_step=per_step
         )
         features = posterior.features
-        decoded = self.decode(features)
         likelihoods = {
-            key: mean(unit_gaussian_nll(prepared[key], decoded[key], len(shape)))
-            for key, shape in self.observation_shapes.items()
+            key: self._likelihood(key, prepared[key], features, mask, fold(seed, 2)) / valid_steps
+            for key in self.observation_shapes
         }
         reward = mean(unit_gaussian_nll(batch["reward"][..., None], self.reward(features)[..., None], 1))
         state_kl = diagonal_gaussian_kl(posterior.mean, posterior.stddev, prior.mean, prior.stddev)

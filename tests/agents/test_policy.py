@@ -54,7 +54,7 @@ def test_a_driver_collects_from_a_real_task(agent):
     steps = 40 // 4
     assert len(rows) == 2 * (steps + 1)  # two episodes, a boundary row each
     assert [int(row.step_type) for row in rows[: steps + 1]] == [0] + [1] * (steps - 1) + [2]
-    assert array_spec.check_array(rows[0].action, environment.action_spec())
+    assert array_spec.check_arrays_nest(rows[0].action, environment.action_spec())
     actions = np.stack([row.action for row in rows])
     assert np.abs(np.diff(actions, axis=0)).min() > 0  # noise is fresh at every step
     # The filter's memory: the executed action, and the decisions since the last reset.

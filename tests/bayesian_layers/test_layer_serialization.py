@@ -15,20 +15,38 @@ import tensorflow as tf  # isort: skip
 X = tf.random.stateless_normal([5, 6, 3], [9, 9])
 
 
+def wide():
+    return bl.initializers.TrainableNormal("he_normal", 0.02)
+
+
 def sample_model():
     return tf.keras.Sequential(
         [
             tf.keras.Input([6, 3]),
-            bl.DenseReparameterization(4, activation="tanh", bias_initializer="trainable_normal",
-                                       bias_regularizer=bl.regularizers.FanInNormalKLDivergence(0.5)),
-            bl.VariationalRNN(bl.GRUCellReparameterization(4, bias_initializer=bl.initializers.GateBias())),
-            bl.DenseFlipout(2, kernel_initializer=bl.initializers.TrainableNormal("he_normal", 0.02)),
+            bl.DenseReparameterization(
+                4,
+                activation="tanh",
+                kernel_initializer=wide(),
+                bias_initializer="trainable_normal",
+                bias_regularizer=bl.regularizers.FanInNormalKLDivergence(0.5),
+            ),
+            bl.VariationalRNN(
+                bl.GRUCellReparameterization(
+                    4,
+                    kernel_initializer=wide(),
+                    recurrent_initializer=wide(),
+                    bias_initializer=bl.initializers.GateBias(),
+                )
+            ),
+            bl.DenseFlipout(2, kernel_initializer=wide()),
         ]
     )
 
 
 @pytest.mark.parametrize("layer", [
-    bl.DenseReparameterization(3, activation="relu", kernel_regularizer=bl.regularizers.NormalKLDivergence(0.1, 2.0, 3.0)),
+    bl.DenseReparameterization(
+        3, activation="relu", kernel_regularizer=bl.regularizers.NormalKLDivergence(0.1, 2.0, 3.0)
+    ),
     bl.DenseFlipout(3, use_bias=False, kernel_initializer=bl.initializers.TrainableNormal("he_normal", 0.1, seed=2)),
     bl.GRUCellReparameterization(3, dropout=0.1, implementation=1, bias_initializer=bl.initializers.GateBias()),
     bl.VariationalRNN(bl.GRUCellReparameterization(3), return_sequences=True),

@@ -1,0 +1,117 @@
+"""What a user may get wrong on the command line: each is one clear sentence, exit code 2, and nothing lost."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from bayes_planet import cli, presets
+from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError
+
+
+def fails(capsys, *arguments: object) -> str:
+    assert cli.main([str(argument) for argument in arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("error: ") and "Traceback" not in captured.err
+    return captured.err
+
+
+def test_unknown_preset_names_the_nearest(capsys, tmp_path):
+    text = fails(capsys, "train", "--config", "cheeta_run", "--logdir", tmp_path / "run")
+    assert "'cheeta_run'" in text and "cheetah_run" in text
+    assert not (tmp_path / "run").exists()
+
+
+def test_unknown_key_names_the_nearest(capsys, tmp_path):
+    text = fails(capsys, "train", "--config", "debug", "--logdir", tmp_path / "run", "train.batchsize=3")
+    assert "train.batchsize" in text and "train.batch_size" in text
+
+
+def test_wrong_type(capsys, tmp_path):
+    text = fails(capsys, "train", "--config", "debug", "--logdir", tmp_path / "run", "train.batch_size=many")
+    assert "train.batch_size" in text and "many" in text
+
+
+def test_override_behind_config_is_understood(capsys, tmp_path):
+    text = fails(capsys, "train", "--logdir", tmp_path / "run", "--config", "debug", "train.batch_size=0")
+    assert "train.batch_size is 0" in text
+
+
+def test_out_of_range(capsys, tmp_path):
+    text = fails(capsys, "train", "--config", "debug", "--logdir", tmp_path / "run", "planner.elites=17")
+    assert "planner.elites is 17" in text and "16" in text
+
+
+def test_unknown_task_names_the_nearest(capsys, tmp_path):
+    text = fails(capsys, "train", "--config", "debug", "--logdir", tmp_path / "run", "env.name=dm_control/cheeta-run")
+    assert "cheetah-run" in text
+
+
+def test_discrete_actions_are_refused(capsys, tmp_path):
+    overrides = ("env.name=CartPole-v1", "env.observations=state", "env.action_repeat=1")
+    text = fails(capsys, "train", "--config", "debug", "--logdir", tmp_path / "run", *overrides)
+    assert "Discrete" in text
+
+
+def test_no_gl_names_the_package(tmp_path):
+    arguments = ["train", "--config", "debug", "--logdir", str(tmp_path / "run"), "env.gl_backend=osmesa"]
+    result = subprocess.run(
+        [sys.executable, "-m", "bayes_planet.cli", *arguments], capture_output=True, text=True, timeout=120
+    )
+    if result.returncode == 0:
+        pytest.skip("OSMesa is installed here")
+    assert result.returncode == 2 and "libosmesa6" in result.stderr and "Traceback" not in result.stderr
+
+
+def test_run_directory_of_another_configuration(capsys, tmp_path):
+    config = presets.load(["debug"])
+    directory = RunDirectory(tmp_path / "run")
+    directory.prepare(config)
+    directory.unlock()
+    before = directory.config_file.read_text()
+    text = fails(capsys, "train", "--config", "debug", "--logdir", tmp_path / "run", "model.hidden_units=17")
+    assert "model.hidden_units: 16 there, 17 now" in text
+    assert directory.config_file.read_text() == before
+
+
+def test_run_directory_in_use(tmp_path):
+    config = presets.load(["debug"])
+    first, second = RunDirectory(tmp_path / "run"), RunDirectory(tmp_path / "run")
+    first.prepare(config)
+    with pytest.raises(RunDirectoryError, match="Another process"):
+        second.prepare(config)
+    first.unlock()
+    second.prepare(config)
+    second.unlock()
+
+
+def test_logdir_is_a_file(capsys, tmp_path):
+    (tmp_path / "run").write_text("mine")
+    assert "a file" in fails(capsys, "train", "--config", "debug", "--logdir", tmp_path / "run")
+    assert (tmp_path / "run").read_text() == "mine"
+
+
+def test_evaluate_without_a_run(capsys, tmp_path):
+    assert "no config.yaml" in fails(capsys, "evaluate", tmp_path)
+
+
+def test_evaluate_options(capsys, tmp_path):
+    assert "--episodes is 0" in fails(capsys, "evaluate", tmp_path, "--episodes", 0)
+    assert ".mp4 or .gif" in fails(capsys, "evaluate", tmp_path, "--video", "film.avi")
+
+
+def test_batch_longer_than_any_episode(tmp_path):
+    """Told before the first update, with the seed episodes kept."""
+    logdir = tmp_path / "run"
+    overrides = ["train.sequence_length=50", "env.name=Pendulum-v1", "env.observations=state", "env.action_repeat=2"]
+    arguments = ["train", "--config", "debug", "--logdir", str(logdir), *overrides]
+    result = subprocess.run(
+        [sys.executable, "-m", "bayes_planet.cli", *arguments], capture_output=True, text=True, timeout=200
+    )
+    assert result.returncode == 2, result.stderr
+    assert "train.sequence_length" in result.stderr and "41" in result.stderr and "Traceback" not in result.stderr
+    files = list((logdir / "episodes").glob("*.npz"))
+    assert len(files) == 2
+    with np.load(files[0]) as episode:
+        assert episode["reward"].shape == (41,)

@@ -1,0 +1,168 @@
+"""Whole runs of the command line on a rendered dm_control task: their files, their output, and resuming after any end."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import imageio.v2 as imageio
+import numpy as np
+import pytest
+
+from bayes_planet.training.interruption import EXIT_INTERRUPTED
+from bayes_planet.training.metrics import read_metrics
+
+PRESETS = ("bayes_planet", "cartpole_swingup", "debug")
+LAYERS = ("prior_input", "prior_hidden", "prior_mean", "prior_stddev")
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "bayes_planet.cli", *map(str, arguments)]
+
+
+def train_command(logdir: Path, *overrides: str) -> list[str]:
+    return command("train", "--config", *PRESETS, "--logdir", logdir, *overrides)
+
+
+def finished(arguments: list[str]) -> subprocess.CompletedProcess:
+    return subprocess.run(arguments, capture_output=True, text=True, timeout=280)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> tuple[Path, subprocess.CompletedProcess]:
+    logdir = tmp_path_factory.mktemp("uninterrupted") / "run"
+    return logdir, finished(train_command(logdir))
+
+
+def wait_for(condition, process: subprocess.Popen, seconds: float = 200.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, "the run did not come this far"
+        time.sleep(0.02)
+
+
+def test_run_ends_with_its_results(run):
+    logdir, result = run
+    assert result.returncode == 0, result.stderr
+    assert re.search(r"return +-?[\d.]+ on average, median .* \(2 noise-free episodes\)", result.stdout)
+    assert re.search(r"weight KL +\d+ nats \(", result.stdout)
+    video = re.search(r"video +(\S+)", result.stdout).group(1)
+    assert Path(video).exists()
+
+
+def test_terminal_shows_our_lines_only(run):
+    _, result = run
+    assert result.stderr == ""
+    ours = ("bayes-planet ", "episode ", "  evaluation after", "Done: ", "  return", "  weight KL", "  video", "  metrics", "  library")
+    assert [line for line in result.stdout.splitlines() if not line.startswith(ours)] == []
+
+
+def test_metrics_have_every_value_and_no_nan(run):
+    logdir, _ = run
+    text = (logdir / "metrics.jsonl").read_text()
+    assert "NaN" not in text and "Infinity" not in text and "null" not in text
+    rows = read_metrics(logdir / "metrics.jsonl")
+    updates = [row for row in rows if "loss/total" in row]
+    expected = {"loss/image", "loss/reward", "loss/state_kl", "loss/weight_kl", "state_kl", "elbo", "gradient_norm"}
+    expected |= {"weight_kl/total", "weight_kl/scale", "speed/updates_per_second", "replay/rows"}
+    expected |= {f"weight_kl/{layer}" for layer in LAYERS} | {f"weight_stddev/{layer}" for layer in LAYERS}
+    assert all(expected <= set(row) for row in updates)
+    for row in updates:
+        np.testing.assert_allclose(row["weight_kl/total"], sum(row[f"weight_kl/{layer}"] for layer in LAYERS), rtol=1e-5)
+    episodes = [row for row in rows if "train/return" in row]
+    assert [row["train/episode"] for row in episodes] == [0, 1, 2, 3]
+    assert [row["train/random_actions"] for row in episodes] == [1, 1, 0, 0]
+    assert [row["env_steps"] for row in episodes] == [80, 160, 240, 320]
+    assert all("speed/milliseconds_per_plan" in row for row in episodes[2:])
+    evaluations = [row for row in rows if "eval/return_mean" in row]
+    assert [(row["episodes"], row["eval/episodes"]) for row in evaluations] == [(4, 2)]
+    assert "open_loop/image_error" in evaluations[0]
+    assert updates[-1]["updates"] == 4
+
+
+def test_open_loop_video_has_three_panels_and_every_step(run):
+    logdir, _ = run
+    frames = imageio.mimread(next((logdir / "videos").glob("open_loop-*.gif")))
+    assert 2 <= len(frames) <= 8  # 3 context and 5 predicted; equal neighbours may merge
+    assert frames[0].shape[:2] == (128, 2 * (3 * 64 + 2 * 2))
+    assert np.std(frames[0][:, :128]) > 5
+
+
+def test_evaluation_episodes_stay_out_of_the_replay(run):
+    logdir, _ = run
+    assert len(list((logdir / "episodes").glob("*.npz"))) == 4
+
+
+def test_same_command_on_a_finished_run_changes_nothing(run):
+    logdir, _ = run
+    before = read_metrics(logdir / "metrics.jsonl")
+    result = finished(train_command(logdir))
+    assert result.returncode == 0, result.stderr
+    assert "Going on after 4 episodes and 4 updates" in result.stdout
+    assert read_metrics(logdir / "metrics.jsonl") == before
+
+
+def test_evaluate_reports_and_writes_videos(run, tmp_path):
+    logdir, _ = run
+    files = tmp_path / "agent.mp4", tmp_path / "open_loop.gif"
+    arguments = ("--episodes", 3, "--video", files[0], "--open-loop", files[1], "--json")
+    result = finished(command("evaluate", logdir, *arguments))
+    assert result.returncode == 0, result.stderr
+    report = json.loads(result.stdout)
+    assert len(report["returns"]) == 3 and len(set(report["returns"])) == 3
+    np.testing.assert_allclose(report["mean"], np.mean(report["returns"]))
+    assert report["updates"] == 4
+    assert len(imageio.mimread(files[0])) == 11
+    assert files[1].exists()
+    assert len(list((logdir / "episodes").glob("*.npz"))) == 4
+
+
+def test_killed_and_interrupted_run_equals_an_uninterrupted_one(run, tmp_path):
+    """Ctrl-C during the seed episodes or first updates, kill -9 as soon as a later episode is on disk, then to the end."""
+    uninterrupted, _ = run
+    logdir = tmp_path / "run"
+
+    def episodes() -> list[Path]:
+        return sorted((logdir / "episodes").glob("episode-*.npz"))
+
+    process = subprocess.Popen(train_command(logdir), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: len(episodes()) >= 1, process)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=200)
+    assert process.returncode == EXIT_INTERRUPTED, errors
+    assert "Saved in" in output and "Traceback" not in errors
+
+    process = subprocess.Popen(train_command(logdir), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: len(episodes()) >= 3, process)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=60)
+    survivors = {path.name: path.read_bytes() for path in episodes()}
+
+    result = finished(train_command(logdir))
+    assert result.returncode == 0, result.stderr
+    assert {path.name: path.read_bytes() for path in episodes() if path.name in survivors} == survivors
+
+    def results(folder: Path) -> dict:
+        rows = read_metrics(folder / "metrics.jsonl")
+        returns = {row["train/episode"]: row["train/return"] for row in rows if "train/return" in row}
+        evaluations = [row["eval/return_mean"] for row in rows if "eval/return_mean" in row]
+        last = [row for row in rows if "loss/total" in row][-1]
+        return {"returns": returns, "evaluation": evaluations[-1:], "kl": last["weight_kl/total"], "updates": last["updates"]}
+
+    resumed, expected = results(logdir), results(uninterrupted)
+    assert resumed.keys() == expected.keys() and resumed["updates"] == expected["updates"]
+    assert resumed["returns"] == pytest.approx(expected["returns"], rel=1e-4)
+    assert resumed["evaluation"] == pytest.approx(expected["evaluation"], rel=1e-4)
+    assert resumed["kl"] == pytest.approx(expected["kl"], rel=1e-6)
+
+
+@pytest.mark.skipif(not hasattr(os, "getpgid"), reason="needs process groups")
+def test_no_process_is_left_behind(run):
+    logdir, _ = run
+    listing = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
+    assert not [line for line in listing.splitlines() if str(logdir) in line]

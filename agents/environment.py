@@ -100,7 +100,9 @@ def _spec(space: gymnasium.Space, name: str) -> types.NestedArraySpec:
     if not (space.is_bounded("both")):
         return array_spec.ArraySpec(space.shape, space.dtype, name)
     # One number where all bounds are equal, instead of an array as large as the image.
-    low, high = (bound.flat[0] if bound.size and (bound == bound.flat[0]).all() else bound for bound in (space.low, space.high))
+    low, high = (
+        bound.flat[0] if bound.size and (bound == bound.flat[0]).all() else bound for bound in (space.low, space.high)
+    )
     return array_spec.BoundedArraySpec(space.shape, space.dtype, low, high, name)
 
 

@@ -1,4 +1,4 @@
-"""The planning policy as a TFPolicy: filter, plan, act; the belief and the executed action travel in the policy state."""
+"""The planning policy as a TFPolicy: filter, plan, act. Belief and executed action travel in the policy state."""
 
 import tensorflow as tf
 import tensorflow_probability as tfp
@@ -55,7 +55,10 @@ class BayesPlanetPolicy(tf_policy.TFPolicy):
             "action": tf.TensorSpec([model.action_size], tf.float32),
             "step": tf.TensorSpec([], tf.int32),
         }
-        super().__init__(time_step_spec, action_spec, policy_state_spec=policy_state_spec, name=name)
+        # TF-Agents' own reset traces a new function at every call outside of one: 0.1 s a step.
+        super().__init__(
+            time_step_spec, action_spec, policy_state_spec=policy_state_spec, automatic_state_reset=False, name=name
+        )
         self._world_model = model  # what `variables()` returns
         self._actor = actor
         self._noise = noise
@@ -79,7 +82,12 @@ class BayesPlanetPolicy(tf_policy.TFPolicy):
                 "The policy state is empty. Accepted: policy.get_initial_state(batch_size) before the first step, and "
                 "then the `state` of the step before."
             )
-        inputs = (specs.as_dict(time_step.observation), policy_state, time_step.is_first())
+        is_first = time_step.is_first()
+        policy_state = {
+            key: tf.where(tf.reshape(is_first, [-1] + [1] * (value.shape.rank - 1)), tf.zeros_like(value), value)
+            for key, value in tf.nest.map_structure(tf.convert_to_tensor, dict(policy_state)).items()
+        }
+        inputs = (specs.as_dict(time_step.observation), policy_state, is_first)
         seed = _step_seed(seed, policy_state["step"])
         if time_step.step_type.shape[0] is not None:
             return self._act(*inputs, seed, tf.constant(0))
@@ -87,7 +95,8 @@ class BayesPlanetPolicy(tf_policy.TFPolicy):
         # The planner reshapes by the batch size, so a size that is not known when tracing is taken row by row.
         def act_alone(row: tuple) -> tuple:
             (observation, state, is_first), index = tf.nest.map_structure(lambda value: value[None], row)
-            return tf.nest.map_structure(lambda value: value[0], self._act(observation, state, is_first, seed, index[0]))
+            decided = self._act(observation, state, is_first, seed, index[0])
+            return tf.nest.map_structure(lambda value: value[0], decided)
 
         rows = (inputs, tf.range(tf.shape(time_step.step_type)[0]))
         return tf.map_fn(act_alone, rows, fn_output_signature=(self.action_spec, self.policy_state_spec))

@@ -60,8 +60,9 @@ def _train(config: Config, directory: RunDirectory, environments: Workers, conso
     )
     try:
         with user_errors(CheckpointError):
-            if trainer.restore():
-                counters = trainer.counters
+            trainer.restore()
+            counters = trainer.counters
+            if counters.episodes:
                 console.print(
                     f"Going on after {counters.episodes} episodes and {counters.updates} updates.", highlight=False
                 )

@@ -24,13 +24,13 @@ class Actor(tf.Module):
 
     def __init__(self, planner: Planner, compile: bool = False, name: str = "actor"):
         super().__init__(name)
-        self._planner = [planner]
+        self._planner = lambda: planner
         self.compile = compile
         self._compiled = tf.function(self.act, jit_compile=compile, reduce_retracing=False)
 
     @property
     def planner(self) -> Planner:
-        return self._planner[0]
+        return self._planner()
 
     def initial_state(self, batch: int) -> ActorState:
         """The state before the first step of an episode: zeros."""
@@ -43,8 +43,12 @@ class Actor(tf.Module):
         """The posterior latent State [B, ...] after an observation; where `is_first`, the past is forgotten."""
         model = self.planner.world_model
         fold = tf.random.experimental.stateless_fold_in
-        keep = 1.0 - tf.cast(is_first, tf.float32)[:, None]
-        latent, action = tf.nest.map_structure(lambda value: value * keep, (state.latent, state.action))
+        forget = tf.convert_to_tensor(is_first)[:, None]
+        latent, action = tf.nest.map_structure(
+            # Not times 0, which would keep a NaN.
+            lambda value: tf.where(forget, tf.zeros_like(value), value),
+            (state.latent, state.action),
+        )
         embedded = model.embed(model.prepare(observation, fold(seed, 0)))
         return model.rssm.observe_step(embedded, action, latent, seed=fold(seed, 1))
 

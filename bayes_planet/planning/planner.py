@@ -24,13 +24,13 @@ class Planner(tf.Module):
 
     def __init__(self, world_model: WorldModel, config: PlannerConfig, name: str = "planner"):
         super().__init__(name)
-        # A list hides the model from tf.Module, which would checkpoint and count it twice.
-        self._world_model = [world_model]
+        # A function hides the model from tf.Module (a list does not), which would checkpoint and count it twice.
+        self._world_model = lambda: world_model
         self.config = config
 
     @property
     def world_model(self) -> WorldModel:
-        return self._world_model[0]
+        return self._world_model()
 
     def plan(self, state: State, seed: tf.Tensor) -> tf.Tensor:
         """Action sequences float32 [B, T, A] in [-1, 1] for states [B, ...], B known when tracing; seed int32 [2]."""

@@ -129,8 +129,9 @@ class Trainer:
         try:
             while (task := next_task(self.config, self.counters)) is not Task.DONE:
                 work[task]()
-                if task is not Task.UPDATE or self._should_stop():
-                    # Updates are saved with the episode that follows them.
+                # An episode is on disk already. Updates are saved before the next one is collected: after a kill
+                # they would otherwise be done again on a replay that knows an episode too much.
+                if task is not Task.COLLECT:
                     self._save()
                 self._stop_if_asked()
         finally:

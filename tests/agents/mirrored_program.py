@@ -2,6 +2,7 @@
 
 TensorFlow is imported first on purpose: `tf.keras` stays Keras 2 all the same.
 """
+# ruff: noqa: I001
 
 import json
 import sys
@@ -40,8 +41,9 @@ def main(root: str) -> None:
         agent = BayesPlanetAgent(*specs, toy.config(), num_data=ROWS, train_step_counter=step)
     # The strategy gives batches of 4 to its replicas in turn.
     chunks = experience()
+    dataset = tf.data.Dataset.from_tensor_slices((chunks, ())).batch(4, drop_remainder=True).repeat()
     trainer = learner.Learner(
-        root, step, agent, lambda: tf.data.Dataset.from_tensor_slices((chunks, ())).batch(4, drop_remainder=True).repeat(),
+        root, step, agent, lambda: dataset,
         checkpoint_interval=-1, summary_interval=0, strategy=strategy,
     )  # fmt: skip
     info = trainer.run(iterations=2)

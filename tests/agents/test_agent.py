@@ -5,14 +5,14 @@ import dataclasses
 import numpy as np
 import pytest
 import tensorflow as tf
-
-from bayes_planet.agents import BayesPlanetAgent, GymnasiumPyEnvironment, model_batch
-from tests.agents import toy
 from tf_agents.drivers import py_driver
 from tf_agents.policies import random_py_policy
 from tf_agents.replay_buffers import tf_uniform_replay_buffer
 from tf_agents.specs import tensor_spec
 from tf_agents.utils import common, nest_utils
+
+from bayes_planet.agents import BayesPlanetAgent, GymnasiumPyEnvironment, model_batch
+from tests.agents import toy
 
 LENGTH = 6
 
@@ -157,25 +157,21 @@ def test_a_batch_without_a_valid_row_is_harmless(experience):
 
 
 def test_a_preprocessed_batch_is_taken_as_it_is(agent, experience):
-    np.testing.assert_array_equal(
-        agent.loss(agent.preprocess_sequence(experience)).loss, agent.loss(experience).loss
-    )
+    np.testing.assert_array_equal(agent.loss(agent.preprocess_sequence(experience)).loss, agent.loss(experience).loss)
 
 
 def test_an_unknown_length_needs_to_be_told(experience):
-    spec = tf.nest.map_structure(
-        lambda value: tf.TensorSpec([None, None, *value.shape[2:]], value.dtype), experience
-    )
+    spec = tf.nest.map_structure(lambda value: tf.TensorSpec([None, None, *value.shape[2:]], value.dtype), experience)
     with pytest.raises(ValueError, match="train_sequence_length"):
-        tf.function(make_agent().loss).get_concrete_function(spec)
+        common.function(make_agent().loss).get_concrete_function(spec)
     told = make_agent(train_sequence_length=LENGTH)
-    loss = tf.function(told.loss, input_signature=[spec])
+    loss = common.function(told.loss, input_signature=[spec])
     np.testing.assert_allclose(loss(experience).loss, told.loss(experience).loss, rtol=1e-5)
 
 
 @pytest.mark.parametrize("num_data", [None, 0])
 def test_variational_layers_need_the_size_of_the_replay(num_data):
-    with pytest.raises(ValueError, match="num_data.*Accepted"):
+    with pytest.raises(ValueError, match=r"num_data.*Accepted"):
         make_agent(num_data=num_data)
 
 

@@ -5,13 +5,13 @@ import dataclasses
 import gymnasium
 import numpy as np
 import pytest
+from tf_agents.environments import tf_py_environment, utils
+from tf_agents.trajectories import time_step as ts
 
 from bayes_planet.agents import GymnasiumPyEnvironment
 from bayes_planet.config import EnvConfig
 from bayes_planet.envs import UnsupportedSpaceError
 from tests.agents.toy import Echo, reward_of
-from tf_agents.environments import tf_py_environment, utils
-from tf_agents.trajectories import time_step as ts
 
 ACTION = np.array([0.25, -1.0], np.float32)
 

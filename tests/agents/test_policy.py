@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-
-from bayes_planet.agents import BayesPlanetAgent, BayesPlanetPolicy, GymnasiumPyEnvironment
-from tests.agents import toy
 from tf_agents.drivers import py_driver
 from tf_agents.policies import greedy_policy, policy_saver, py_tf_eager_policy
 from tf_agents.specs import array_spec, tensor_spec
 from tf_agents.trajectories import time_step as ts
 from tf_agents.utils import common
+
+from bayes_planet.agents import BayesPlanetAgent, BayesPlanetPolicy, GymnasiumPyEnvironment
+from tests.agents import toy
 
 BATCH = 3
 
@@ -33,6 +33,7 @@ def state_agent():
 
 def time_step(policy, batch, first, seed=0):
     """A random time step, step types as in `first`."""
+
     def draw(spec):
         if spec.dtype == tf.uint8:
             values = tf.random.stateless_uniform([batch, *spec.shape], [seed, 0], 0, 256, tf.int32)
@@ -143,7 +144,7 @@ def test_rows_of_an_unknown_batch_are_independent(state_agent):
     signature = tf.nest.map_structure(
         lambda spec: tf.TensorSpec([None, *spec.shape], spec.dtype), (policy.time_step_spec, policy.policy_state_spec)
     )
-    act = tf.function(lambda step, state: policy.action(step, state, seed=3), input_signature=signature)
+    act = common.function(lambda step, state: policy.action(step, state, seed=3), input_signature=signature)
     pair = time_step(policy, 2, [True, True])
     same = tf.nest.map_structure(lambda value: tf.repeat(value[:1], 2, 0), pair)
     alone = policy.action(

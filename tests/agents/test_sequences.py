@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from tf_agents.drivers import py_driver
+from tf_agents.policies import random_py_policy
 
 from bayes_planet.agents import GymnasiumPyEnvironment, model_batch
 from tests.agents.toy import Echo, reward_of
-from tf_agents.drivers import py_driver
-from tf_agents.policies import random_py_policy
 
 STEPS = 40
 

@@ -37,9 +37,10 @@ class Echo(gymnasium.Env):
     def step(self, action):
         self._observation[1:] = [self._observation[1] + 1, action[0]]
         length = 3 + self.episode % 3
-        ended = self._observation[1] == length
+        ended = bool(self._observation[1] == length)
+        terminated = ended and length != 4
         info = {"steps": int(self._observation[1])}
-        return self._observation, float(reward_of(action[0])), bool(ended and length != 4), bool(ended and length == 4), info
+        return self._observation, float(reward_of(action[0])), terminated, ended and not terminated, info
 
 
 def config(*, bayesian: bool = True, compile: bool = False, **planner) -> Config:

@@ -156,8 +156,8 @@ def test_killed_and_interrupted_run_equals_an_uninterrupted_one(run, tmp_path):
 
     resumed, expected = results(logdir), results(uninterrupted)
     assert resumed.keys() == expected.keys() and resumed["updates"] == expected["updates"]
-    assert resumed["returns"] == pytest.approx(expected["returns"], rel=1e-4)
-    assert resumed["evaluation"] == pytest.approx(expected["evaluation"], rel=1e-4)
+    assert resumed["returns"] == pytest.approx(expected["returns"], rel=1e-6)
+    assert resumed["evaluation"] == pytest.approx(expected["evaluation"], rel=1e-6)
     assert resumed["kl"] == pytest.approx(expected["kl"], rel=1e-6)
 
 

@@ -79,7 +79,6 @@ def test_the_first_candidates_are_standard_normal_clipped():
 def test_the_stddev_has_a_floor_of_a_thousandth():
     _, calls = recorded(quadratic([[[0.3, 0.3]] * 3]), elites=1, iterations=2, candidates=2000)
     # One elite has no variance: sqrt(1e-6).
-    np.testing.assert_allclose(calls[1][0].std(), 1e-3, rtol=0.5)
     np.testing.assert_allclose((calls[1][0] - calls[1][0].mean(1, keepdims=True)).std(), 1e-3, rtol=0.05)
 
 

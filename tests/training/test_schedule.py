@@ -1,0 +1,150 @@
+"""What a run does next is a function of its counters alone, and adds up to the paper's counts."""
+
+import dataclasses
+
+import hypothesis
+import hypothesis.strategies as st
+import pytest
+
+from bayes_planet.config import Config
+from bayes_planet.training.schedule import Counters, Task, next_task, updates_due
+
+
+def make(seed_episodes: int, episodes: int, updates: int, every: int) -> Config:
+    config = Config()
+    train = dataclasses.replace(
+        config.train, seed_episodes=seed_episodes, episodes=episodes, updates_per_episode=updates
+    )
+    return dataclasses.replace(
+        config, train=train, evaluation=dataclasses.replace(config.evaluation, every_episodes=every)
+    )
+
+
+def step(counters: Counters, task: Task) -> Counters:
+    """The counters after a task is done: one episode, one update or one evaluation."""
+    if task is Task.COLLECT:
+        return dataclasses.replace(counters, episodes=counters.episodes + 1)
+    if task is Task.UPDATE:
+        return dataclasses.replace(counters, updates=counters.updates + 1)
+    return dataclasses.replace(counters, evaluated_at=counters.episodes)
+
+
+def simulate(config: Config, counters: Counters = Counters(0, 0)) -> list[tuple[Task, Counters]]:
+    """[(task, counters before it)] until the run is done."""
+    history = []
+    while (task := next_task(config, counters)) is not Task.DONE:
+        history.append((task, counters))
+        counters = step(counters, task)
+        assert len(history) < 300_000, "the schedule does not end"
+    return history
+
+
+CONFIGS = st.builds(
+    lambda seed, more, updates, every: make(seed, seed + more, updates, every),
+    st.integers(1, 4),
+    st.integers(0, 7),
+    st.integers(1, 4),
+    st.integers(0, 5),
+)
+
+
+def test_the_papers_counts():
+    """PlaNet, App. A and Sec. 5: 5 seed episodes, then an episode every 100 updates, the first after 100; 1000 in all."""
+    config = Config()
+    history = simulate(config)
+    tasks = [task for task, _ in history]
+    assert tasks.count(Task.COLLECT) == 1000
+    assert tasks.count(Task.UPDATE) == 995 * 100
+    for task, counters in history:
+        if task is Task.COLLECT:
+            assert counters.updates == 100 * max(0, counters.episodes - 4) if counters.episodes >= 5 else counters.updates == 0
+    # Seed, then every 10 episodes: 5, 15, ..., 995, and the end.
+    evaluated = [counters.episodes for task, counters in history if task is Task.EVALUATE]
+    assert evaluated == [*range(5, 1000, 10), 1000]
+
+
+def test_a_short_run_in_full():
+    names = "".join(task.name[0] for task, _ in simulate(make(seed_episodes=2, episodes=4, updates=3, every=1)))
+    assert names == "CC" + "E" + "UUUC" + "E" + "UUUC" + "E"
+    names = "".join(task.name[0] for task, _ in simulate(make(seed_episodes=2, episodes=4, updates=3, every=0)))
+    assert names == "CC" + "UUUC" + "UUUC" + "E"
+
+
+@hypothesis.given(CONFIGS)
+def test_every_run_collects_and_trains_what_it_says(config):
+    history = simulate(config)
+    tasks = [task for task, _ in history]
+    train = config.train
+    assert tasks.count(Task.COLLECT) == train.episodes
+    assert tasks.count(Task.UPDATE) == (train.episodes - train.seed_episodes) * train.updates_per_episode
+    # It ends with an evaluation of the final model.
+    assert tasks[-1] is Task.EVALUATE and history[-1][1].episodes == train.episodes
+    evaluated = [counters.episodes for task, counters in history if task is Task.EVALUATE]
+    every = config.evaluation.every_episodes
+    expected = set(range(train.seed_episodes, train.episodes + 1, every)) if every else set()
+    assert evaluated == sorted(expected | {train.episodes})
+    # Never an update without data, never a planned episode before its updates.
+    for task, counters in history:
+        if task is Task.UPDATE:
+            assert counters.episodes >= train.seed_episodes
+        if task is Task.COLLECT and counters.episodes >= train.seed_episodes:
+            planned = counters.episodes - train.seed_episodes
+            assert counters.updates == (planned + 1) * train.updates_per_episode
+
+
+@hypothesis.given(CONFIGS, st.data())
+def test_a_run_that_is_resumed_anywhere_goes_on_as_if_nothing_had_happened(config, data):
+    history = simulate(config)
+    start = data.draw(st.integers(0, len(history) - 1))
+    assert simulate(config, history[start][1]) == history[start:]
+
+
+@hypothesis.given(CONFIGS, st.data())
+def test_a_killed_run_repeats_lost_work_and_ends_at_the_same_counts(config, data):
+    """Episodes are on disk at once; updates and evaluations since the last checkpoint are lost and done again."""
+    history = simulate(config)
+    final = step(history[-1][1], history[-1][0])
+    killed = data.draw(st.integers(0, len(history) - 1))
+    saved = data.draw(st.integers(0, killed))
+    counters = dataclasses.replace(history[saved][1], episodes=history[killed][1].episodes)
+    again = simulate(config, counters)
+    last = step(again[-1][1], again[-1][0]) if again else counters
+    assert last == final
+    tasks = [task for task, _ in again]
+    assert tasks.count(Task.COLLECT) == config.train.episodes - counters.episodes
+    assert tasks.count(Task.UPDATE) == final.updates - counters.updates
+
+
+@hypothesis.given(CONFIGS, st.integers(1, 5))
+def test_a_finished_run_may_be_made_longer(config, more):
+    finished = step(*reversed(simulate(config)[-1]))
+    train = config.train
+    longer = dataclasses.replace(config, train=dataclasses.replace(train, episodes=train.episodes + more))
+    tasks = [task for task, _ in simulate(longer, finished)]
+    assert tasks.count(Task.COLLECT) == more
+    assert tasks.count(Task.UPDATE) == more * train.updates_per_episode
+    assert tasks[-1] is Task.EVALUATE
+
+
+@hypothesis.given(CONFIGS, st.integers(2, 4))
+def test_several_environments_collect_the_same_number_of_episodes(config, workers):
+    """With several workers episodes come several at a time; the trainer cuts the last round to what is missing."""
+    counters, updates, train = Counters(0, 0), 0, config.train
+    while (task := next_task(config, counters)) is not Task.DONE:
+        if task is Task.COLLECT:
+            limit = train.seed_episodes if counters.episodes < train.seed_episodes else train.episodes
+            counters = dataclasses.replace(counters, episodes=min(limit, counters.episodes + workers))
+        else:
+            counters = step(counters, task)
+        updates += task is Task.UPDATE
+        assert updates <= 1000
+    assert counters.episodes == train.episodes
+    assert counters.evaluated_at == train.episodes
+    # The last round's first episode sets the updates; the others of that round come for free.
+    assert updates <= (train.episodes - train.seed_episodes) * train.updates_per_episode
+    assert updates == counters.updates == updates_due(config, train.episodes) or workers > 1
+
+
+@pytest.mark.parametrize(("episodes", "due"), [(0, 0), (4, 0), (5, 100), (6, 200), (999, 99500), (1000, 99500)])
+def test_updates_due(episodes, due):
+    assert updates_due(Config(), episodes) == due

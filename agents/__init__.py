@@ -8,7 +8,6 @@ because `import tf_agents` takes seconds.
 
 import contextlib
 import importlib
-import sys
 from typing import Any
 
 if __name__ == "agents":
@@ -35,17 +34,6 @@ def _silence_old_gym() -> None:
         notices.notices.clear()
 
 
-def _keep_keras_2() -> None:
-    """Where TensorFlow was imported before bayes_planet, `from tensorflow.keras import ...` finds Keras 3 on its path.
-
-    TF-Agents has such a line, and it would turn `tf.keras` into Keras 3 for everybody.
-    """
-    tensorflow = sys.modules.get("tensorflow")
-    if tensorflow is not None and "tensorflow.keras" not in sys.modules:
-        # Any use loads what the lazy `tf.keras` stands for: Keras 2, as bayes_planet has seen to.
-        sys.modules["tensorflow.keras"] = sys.modules[tensorflow.keras.layers.__name__.rpartition(".")[0]]
-
-
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"bayes_planet.agents has no {name!r}. Accepted: {', '.join(__all__)}.")
@@ -56,5 +44,4 @@ def __dir__() -> list[str]:
     return sorted([*globals(), *__all__])
 
 
-_keep_keras_2()
 _silence_old_gym()

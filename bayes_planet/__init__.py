@@ -27,6 +27,10 @@ def _select_keras_2() -> None:
             f"tf.keras is already Keras 3 ({found}), but bayes_planet needs Keras 2 (tf-keras). "
             "Import bayes_planet before the first use of tf.keras, or start Python with TF_USE_LEGACY_KERAS=1."
         )
+    # `from tensorflow.keras import ...`, which TF-Agents has, would look on TensorFlow's path, find Keras 3 there, and
+    # turn `tf.keras` into it for everybody.
+    keras_2 = sys.modules[tensorflow.keras.layers.__name__.rpartition(".")[0]]
+    sys.modules.setdefault("tensorflow.keras", keras_2)
 
 
 _select_keras_2()

@@ -4,6 +4,8 @@ import os
 
 import hypothesis
 
+import bayes_planet  # noqa: F401  (selects Keras 2 before any test file imports TensorFlow)
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 hypothesis.settings.register_profile(

@@ -77,7 +77,7 @@ def predict_open_loop(
     return OpenLoop(context_steps, true, {key: value.numpy() for key, value in predicted.items()})
 
 
-@tf.function
+@tf.function(autograph=False)
 def _predict(world_model: WorldModel, batch: dict, context_steps: int, seed: tf.Tensor, weights: dict | None) -> dict:
     fold = tf.random.experimental.stateless_fold_in
     context = {key: value[:, :context_steps] for key, value in batch.items()}

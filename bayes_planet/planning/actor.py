@@ -26,7 +26,7 @@ class Actor(tf.Module):
         super().__init__(name)
         self._planner = lambda: planner
         self.compile = compile
-        self._compiled = tf.function(self.act, jit_compile=compile, reduce_retracing=False)
+        self._compiled = tf.function(self.act, jit_compile=compile, autograph=False)
 
     @property
     def planner(self) -> Planner:

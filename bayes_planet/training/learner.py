@@ -38,9 +38,11 @@ class Learner:
             )
             self.optimizer._create_all_weights(self.variables)
         self._gradients = (
-            tf.function(self._replica_gradients, jit_compile=True) if config.train.compile else self._replica_gradients
+            tf.function(self._replica_gradients, jit_compile=True, autograph=False)
+            if config.train.compile
+            else self._replica_gradients
         )
-        self._update = tf.function(self._distributed_update)
+        self._update = tf.function(self._distributed_update, autograph=False)
 
     def seeds(self, update: int) -> tuple[np.ndarray, np.ndarray]:
         """The update's seeds (state and image noise; weights): a function of the run's seed and the count alone."""
@@ -58,8 +60,7 @@ class Learner:
         """One update.
 
         Args:
-          batch: as `WorldModel.loss`, arrays or tensors [B, L, ...], B divisible by the strategy's replicas; or
-            a per-replica batch of the strategy.
+          batch: as `WorldModel.loss`, arrays or tensors [B, L, ...], B divisible by the strategy's replicas.
           num_data: N, the time steps in the replay.
 
         Returns:
@@ -89,7 +90,7 @@ class Learner:
             raise ValueError(f"train.batch_size is {size}. Accepted: a multiple of the {replicas} replicas.")
         share = size // replicas
 
-        def values(context: tf.distribute.ValueContext) -> dict:
+        def values(context: tf.distribute.experimental.ValueContext) -> dict:
             first = context.replica_id_in_sync_group * share
             return {key: tf.convert_to_tensor(value[first : first + share]) for key, value in batch.items()}
 

@@ -47,9 +47,13 @@ class RunDirectory:
             raise RunDirectoryError(f"--logdir is {self.path}, a file. Accepted: a folder, or a name that is free.")
         self.logs.mkdir(parents=True, exist_ok=True)
         self.lock()
-        if self.config_file.exists():
-            self._check(config)
-        presets.save(config, self.config_file)
+        try:
+            if self.config_file.exists():
+                self._check(config)
+            presets.save(config, self.config_file)
+        except BaseException:
+            self.unlock()
+            raise
         return config
 
     def read_config(self) -> Config:
@@ -66,6 +70,7 @@ class RunDirectory:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
+            self.unlock()
             raise RunDirectoryError(
                 f"Another process is training in {self.path}. Wait for it, stop it, or choose another --logdir."
             ) from None

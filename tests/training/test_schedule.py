@@ -58,14 +58,14 @@ def test_the_papers_counts():
     for task, counters in history:
         if task is Task.COLLECT:
             assert counters.updates == 100 * max(0, counters.episodes - 4) if counters.episodes >= 5 else counters.updates == 0
-    # Seed, then every 10 episodes: 5, 15, ..., 995, and the end.
+    # Every 10 episodes after the seed episodes, and at the end.
     evaluated = [counters.episodes for task, counters in history if task is Task.EVALUATE]
-    assert evaluated == [*range(5, 1000, 10), 1000]
+    assert evaluated == [*range(15, 1000, 10), 1000]
 
 
 def test_a_short_run_in_full():
     names = "".join(task.name[0] for task, _ in simulate(make(seed_episodes=2, episodes=4, updates=3, every=1)))
-    assert names == "CC" + "E" + "UUUC" + "E" + "UUUC" + "E"
+    assert names == "CC" + "UUUC" + "E" + "UUUC" + "E"
     names = "".join(task.name[0] for task, _ in simulate(make(seed_episodes=2, episodes=4, updates=3, every=0)))
     assert names == "CC" + "UUUC" + "UUUC" + "E"
 
@@ -81,7 +81,7 @@ def test_every_run_collects_and_trains_what_it_says(config):
     assert tasks[-1] is Task.EVALUATE and history[-1][1].episodes == train.episodes
     evaluated = [counters.episodes for task, counters in history if task is Task.EVALUATE]
     every = config.evaluation.every_episodes
-    expected = set(range(train.seed_episodes, train.episodes + 1, every)) if every else set()
+    expected = set(range(train.seed_episodes + every, train.episodes + 1, every)) if every else set()
     assert evaluated == sorted(expected | {train.episodes})
     # Never an update without data, never a planned episode before its updates.
     for task, counters in history:

@@ -1,0 +1,91 @@
+"""One update on two mirrored devices against its parts computed alone. A program: two logical CPUs need a process."""
+
+import sys
+
+import numpy as np
+import tensorflow as tf
+
+from bayes_planet.training.learner import Learner
+from tests.world_model.tiny import DENSE_LAYERS, tiny_batch, tiny_config, tiny_model
+
+FOLD = tf.random.experimental.stateless_fold_in
+
+
+def main(replica_noise: str) -> None:
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    config = tiny_config(
+        bayesian={"layers": DENSE_LAYERS, "initial_stddev": 0.2, "replica_noise": replica_noise},
+        loss={"free_nats": 0.0},
+        train={"learning_rate": 1e-2, "clip_norm": 2.0},
+    )
+    with strategy.scope():
+        model = tiny_model(config)
+    learner = Learner(model, config, strategy)
+    alone = tiny_model(config)
+    for theirs, ours in zip(alone.variables, model.variables, strict=True):
+        theirs.assign(ours)
+    batch = tiny_batch(4, 3)
+    batch["mask"][0, 1:] = False  # unequal rows: replica 0 has 4, replica 1 has 6
+
+    # The parts: each half with its replica's seeds, the rows of both, and half of the weight KL.
+    seed, weight_seed = learner.seeds(0)
+    rows, gradients, expected = tf.constant(10.0), None, {}
+    for replica in range(2):
+        half = {key: value[2 * replica : 2 * replica + 2] for key, value in batch.items()}
+        with tf.GradientTape() as tape:
+            terms = alone.loss(
+                half,
+                seed=FOLD(seed, replica),
+                weight_seed=FOLD(weight_seed, replica) if replica_noise == "different" else tf.constant(weight_seed),
+                num_data=tf.constant(50.0),
+                weight_kl_scale=tf.constant(1.0),
+                valid_steps=rows,
+                replicas=2,
+            )
+        share = tape.gradient(terms.total, alone.trainable_variables)
+        gradients = share if gradients is None else [a + b for a, b in zip(gradients, share, strict=True)]
+        expected = {key: expected.get(key, 0.0) + float(value) for key, value in terms.metrics.items()}
+    norm = float(tf.linalg.global_norm(gradients))
+    assert norm > 2.0, norm  # so that clipping matters, on the summed gradient
+
+    metrics = learner.update(batch, 50)
+    for key, value in expected.items():
+        np.testing.assert_allclose(metrics[key], value, rtol=1e-4, err_msg=key)
+    np.testing.assert_allclose(metrics["gradient_norm"], norm, rtol=1e-4)
+    assert float(metrics["skipped"]) == 0.0
+    kl = sum(float(value) for value in alone.weight_kl().values())
+    np.testing.assert_allclose(metrics["loss/weight_kl"], kl / 50.0, rtol=1e-4)
+    # The belief as the update leaves it.
+    kl = sum(float(value) for value in model.weight_kl().values())
+    np.testing.assert_allclose(metrics["weight_kl/total"], kl, rtol=1e-4)
+
+    optimizer = tf.keras.optimizers.legacy.Adam(1e-2, epsilon=config.train.adam_epsilon)
+    gradients, _ = tf.clip_by_global_norm(gradients, 2.0)
+    optimizer.apply_gradients(zip(gradients, alone.trainable_variables, strict=True))
+    for ours, theirs in zip(model.trainable_variables, alone.trainable_variables, strict=True):
+        np.testing.assert_allclose(ours.values[0], theirs, atol=2e-4, err_msg=theirs.name)
+        np.testing.assert_array_equal(ours.values[0], ours.values[1])
+
+    # A second update does not trace again, and a broken half is skipped on both devices.
+    before = [variable.numpy() for variable in model.trainable_variables]
+    batch["reward"][3, 0] = np.inf
+    assert float(learner.update(batch, 50)["skipped"]) == 1.0
+    assert learner._update.experimental_get_tracing_count() == 1
+    assert int(learner.updates.numpy()) == 2
+    for variable, old in zip(model.trainable_variables, before, strict=True):
+        assert np.isfinite(variable.numpy()).all() and np.abs(variable.numpy() - old).max() <= 2e-2
+        np.testing.assert_array_equal(variable.values[0], variable.values[1])
+    odd = {key: value[:3] for key, value in batch.items()}
+    try:
+        learner.update(odd, 50)
+    except ValueError as error:
+        assert "multiple of the 2 replicas" in str(error)
+    else:
+        raise AssertionError("3 sequences were split over 2 replicas")
+    print("same")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,216 @@
+"""One update: gradients, clipping, Adam, seeds, annealing, broken batches, XLA, several devices."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bayes_planet.planning import Actor
+from bayes_planet.training.build import build
+from bayes_planet.training.learner import Learner
+from bayes_planet.training.seeds import Stream, seed_words
+from tests.planning.portable_noise import portable_noise  # noqa: F401
+from tests.world_model.tiny import ACTION_SIZE, DENSE_LAYERS, IMAGE_SHAPES, STATE_SHAPES, tiny_batch, tiny_config, tiny_model
+
+FOLD = tf.random.experimental.stateless_fold_in
+BAYESIAN = {"layers": DENSE_LAYERS, "initial_stddev": 0.1}
+
+
+def make(shapes=STATE_SHAPES, **changes) -> Learner:
+    config = tiny_config(**{"bayesian": BAYESIAN, **changes})
+    return Learner(tiny_model(config, shapes), config)
+
+
+def values(learner: Learner) -> list[np.ndarray]:
+    return [variable.numpy() for variable in (*learner.variables, *learner.optimizer.variables())]
+
+
+def test_an_update_is_a_clipped_step_of_adam():
+    """Loss, gradients and Adam's arithmetic (Kingma and Ba 2014; TensorFlow's epsilon-hat form) by hand, twice."""
+    learner = make(train={"learning_rate": 1e-2, "adam_epsilon": 1e-3, "clip_norm": 3.0}, loss={"free_nats": 0.0})
+    model = learner.world_model
+    first = [np.zeros(variable.shape) for variable in learner.variables]
+    second = [np.zeros(variable.shape) for variable in learner.variables]
+    for update in range(2):
+        batch = tiny_batch(seed=update)
+        seed, weight_seed = learner.seeds(update)
+        with tf.GradientTape() as tape:
+            # Replica 0 of 1.
+            terms = model.loss(
+                batch,
+                seed=FOLD(seed, 0),
+                weight_seed=FOLD(weight_seed, 0),
+                num_data=tf.constant(70.0),
+                weight_kl_scale=tf.constant(1.0),
+            )
+        gradients = [np.asarray(value, np.float64) for value in tape.gradient(terms.total, learner.variables)]
+        norm = np.sqrt(sum(np.sum(gradient**2) for gradient in gradients))
+        assert norm > 3.0
+        expected = []
+        for i, (variable, gradient) in enumerate(zip(learner.variables, gradients, strict=True)):
+            gradient = gradient * 3.0 / norm
+            first[i] = 0.9 * first[i] + 0.1 * gradient
+            second[i] = 0.999 * second[i] + 0.001 * gradient**2
+            rate = 1e-2 * np.sqrt(1 - 0.999 ** (update + 1)) / (1 - 0.9 ** (update + 1))
+            expected.append(variable.numpy() - rate * first[i] / (np.sqrt(second[i]) + 1e-3))
+        metrics = learner.update(batch, 70)
+        np.testing.assert_allclose(metrics["gradient_norm"], norm, rtol=1e-4)
+        for key, value in terms.metrics.items():
+            np.testing.assert_allclose(metrics[key], value, rtol=1e-4, err_msg=key)
+        for variable, value in zip(learner.variables, expected, strict=True):
+            np.testing.assert_allclose(variable, value, atol=2e-5, err_msg=variable.name)
+    assert int(learner.updates.numpy()) == 2
+
+
+def test_defaults_are_the_papers():
+    learner = Learner(tiny_model(), tiny_config())
+    adam = learner.optimizer.get_config()
+    assert (adam["learning_rate"], adam["epsilon"], adam["beta_1"], adam["beta_2"]) == (1e-3, 1e-4, 0.9, 0.999)
+    assert learner.config.train.clip_norm == 1000.0
+
+
+def test_it_traces_once_whatever_the_values():
+    learner = make(bayesian={**BAYESIAN, "kl_anneal_updates": 5})
+    for update in range(3):
+        batch = tiny_batch(seed=update)
+        batch["mask"][0, update + 1 :] = False
+        learner.update(batch, 100 + update)
+    assert learner._update.experimental_get_tracing_count() == 1
+
+
+def test_metrics_say_what_the_belief_is():
+    learner = make()
+    metrics = learner.update(tiny_batch(), 100)
+    kl = {key: float(value) for key, value in metrics.items() if key.startswith("weight_kl/")}
+    scale, total = kl.pop("weight_kl/scale"), kl.pop("weight_kl/total")
+    assert scale == 1.0 and len(kl) == len(DENSE_LAYERS)
+    # Names of layers; a number follows where models of other tests are alive.
+    assert all(any(key.startswith(f"weight_kl/{name}") for key in kl) for name in DENSE_LAYERS)
+    np.testing.assert_allclose(total, sum(kl.values()), rtol=1e-6)
+    stddevs = [float(value) for key, value in metrics.items() if key.startswith("weight_stddev/")]
+    np.testing.assert_allclose(stddevs, [0.1] * len(DENSE_LAYERS), rtol=0.02)
+    assert all(np.isfinite(value) and value.shape == () for value in metrics.values())
+    plain = Learner(tiny_model(), tiny_config()).update(tiny_batch(), 100)
+    assert not any("weight" in key for key in plain)
+
+
+def test_a_broken_batch_is_skipped_counted_and_changes_nothing():
+    learner = make()
+    before = [variable.numpy() for variable in learner.variables]
+    for value in (np.inf, np.nan):
+        batch = tiny_batch()
+        batch["reward"][0, 0] = value
+        metrics = learner.update(batch, 100)
+        assert float(metrics["skipped"]) == 1.0 and not np.isfinite(metrics["gradient_norm"])
+    for variable, old in zip(learner.variables, before, strict=True):
+        np.testing.assert_array_equal(variable, old)
+    assert int(learner.updates.numpy()) == 2
+    metrics = learner.update(tiny_batch(), 100)
+    assert float(metrics["skipped"]) == 0.0 and np.isfinite(metrics["loss/total"])
+    assert any(np.abs(variable - old).max() > 0 for variable, old in zip(learner.variables, before, strict=True))
+    # In the middle of training too, everything stays finite.
+    broken = tiny_batch()
+    broken["reward"][0, 0] = np.inf
+    learner.update(broken, 100)
+    assert all(np.isfinite(value).all() for value in values(learner))
+
+
+def test_seeds_are_a_function_of_run_and_update():
+    learner = make(seed=5)
+    for update in (0, 1, 1000):
+        words = np.concatenate(learner.seeds(update))
+        np.testing.assert_array_equal(words, seed_words(5, Stream.UPDATE, update, words=4))
+    assert len({tuple(np.concatenate(learner.seeds(update))) for update in range(500)}) == 500
+    other = make(seed=6)
+    assert tuple(other.seeds(0)[0]) != tuple(learner.seeds(0)[0])
+
+
+def test_annealing_rises_linearly():
+    learner = make(bayesian={**BAYESIAN, "kl_scale": 0.5, "kl_anneal_updates": 4})
+    np.testing.assert_allclose([learner.kl_scale(update) for update in range(7)], [0, 0.125, 0.25, 0.375, 0.5, 0.5, 0.5])
+    for update in range(3):
+        metrics = learner.update(tiny_batch(), 200)
+        scale = 0.125 * update
+        np.testing.assert_allclose(metrics["weight_kl/scale"], scale)
+    kl = sum(float(value) for value in learner.world_model.weight_kl().values())
+    metrics = learner.update(tiny_batch(), 200)
+    np.testing.assert_allclose(metrics["loss/weight_kl"], 0.375 * kl / 200, rtol=1e-4)
+    assert make(bayesian={**BAYESIAN, "kl_scale": 0.5}).kl_scale(0) == 0.5
+
+
+def spaces(*names: str) -> tuple[gymnasium.spaces.Dict, gymnasium.spaces.Box]:
+    known = {
+        "image": gymnasium.spaces.Box(0, 255, (64, 64, 3), np.uint8),
+        "state": gymnasium.spaces.Box(-np.inf, np.inf, (3,), np.float32),
+    }
+    return (
+        gymnasium.spaces.Dict({name: known[name] for name in names}),
+        gymnasium.spaces.Box(-1.0, 1.0, (ACTION_SIZE,), np.float32),
+    )
+
+
+def test_the_same_seed_is_the_same_run():
+    runs = []
+    for seed in (7, 7, 8):
+        parts = build(tiny_config(bayesian=BAYESIAN, seed=seed), *spaces("state"))
+        assert parts.actor.planner.world_model is parts.learner.world_model is parts.world_model
+        metrics = [parts.learner.update(tiny_batch(seed=update), 100) for update in range(2)]
+        action, _ = parts.actor(
+            {"state": tf.ones([1, 3])}, parts.actor.initial_state(1), tf.constant([True]), tf.constant([1, 2])
+        )
+        runs.append((values(parts.learner), [float(value) for value in metrics[-1].values()], action))
+    for ours, theirs in zip(runs[0][0], runs[1][0], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(runs[0][1], runs[1][1], rtol=1e-5)
+    np.testing.assert_allclose(runs[0][2], runs[1][2], atol=1e-4)
+    assert any(np.abs(ours - theirs).max() > 0.01 for ours, theirs in zip(runs[0][0], runs[2][0], strict=True))
+
+
+def test_build_reads_the_spaces_and_the_precision():
+    parts = build(tiny_config(train={"precision": "bfloat16"}), *spaces("image", "state"))
+    assert parts.world_model.observation_shapes == {"image": (64, 64, 3), "state": (3,)}
+    assert parts.world_model.rssm.action_size == ACTION_SIZE
+    assert parts.world_model.rssm.prior_hidden.compute_dtype == "bfloat16"
+    assert isinstance(parts.actor, Actor)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "bayesian"),
+    [
+        ({**IMAGE_SHAPES, **STATE_SHAPES}, {**BAYESIAN, "layers": ["gru", *DENSE_LAYERS]}),
+        (STATE_SHAPES, {**BAYESIAN, "estimator": "flipout", "weight_sampling": "per_step"}),
+    ],
+    ids=["image", "flipout"],
+)
+def test_the_whole_update_compiles_and_is_the_uncompiled_one(shapes, bayesian, portable_noise):  # noqa: F811
+    """Loss, gradients and metrics as one XLA program; noise that both compute alike."""
+    learners = [
+        make(shapes, bayesian=bayesian, train={"compile": jit, "precision": "float32"}, loss={"free_nats": 0.0})
+        for jit in (False, True)
+    ]
+    for update in range(2):
+        batch = tiny_batch(2, 2, shapes, seed=update)
+        expected, compiled = (learner.update(batch, 100) for learner in learners)
+        for (name, value), (_, wanted) in zip(compiled.items(), expected.items(), strict=True):
+            np.testing.assert_allclose(value, wanted, rtol=2e-3, atol=1e-4, err_msg=name)
+    for ours, theirs in zip(*(learner.variables for learner in learners), strict=True):
+        # A step of Adam is at most about the learning rate, 1e-3, in either direction; near-zero gradients may differ.
+        np.testing.assert_allclose(ours, theirs, atol=1.5e-3, err_msg=ours.name)
+        assert np.mean(np.abs(ours - theirs)) < 1e-4, ours.name
+
+
+@pytest.mark.parametrize("replica_noise", ["different", "equal"])
+def test_two_devices_are_the_sum_of_their_parts(replica_noise):
+    result = subprocess.run(
+        [sys.executable, "-m", "tests.training.mirrored_learner", replica_noise],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        cwd=Path(__file__).parents[2],
+        check=False,
+    )
+    assert result.returncode == 0 and result.stdout.endswith("same\n"), result.stderr[-3000:]

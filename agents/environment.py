@@ -71,7 +71,7 @@ class GymnasiumPyEnvironment(py_environment.PyEnvironment):
         """The present frame, uint8 [H, W, 3]. Raises ValueError for any mode but 'rgb_array'."""
         if mode != "rgb_array":
             raise ValueError(f"mode is {mode!r}. Accepted: 'rgb_array'.")
-        return self._env.render()
+        return np.asarray(self._env.render())
 
     def close(self) -> None:
         self._env.close()

@@ -13,7 +13,7 @@ def parser() -> argparse.ArgumentParser:
     """The whole command line, with its help texts."""
     top = argparse.ArgumentParser(
         prog="bayes-planet",
-        description="Bayesian PlaNet: a latent world model learned from pixels, a belief over its weights, and a planner.",
+        description="Bayesian PlaNet: a latent world model from pixels, a belief over its weights, and a planner.",
     )
     top.add_argument("--version", action="version", version=f"bayes-planet {bayes_planet.__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")

@@ -7,7 +7,8 @@ has an `inverse`, which turns a wanted value into the raw variable.
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 

@@ -6,7 +6,8 @@ initializer they are given, so that no two weights ever share variables.
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -33,7 +34,7 @@ class TrainableDistribution(tf.keras.layers.Layer, tf.keras.initializers.Initial
     def build_once(self, shape: Sequence[int], dtype: Any = None) -> None:
         """Creates the variables, of shape `shape`. ValueError if they exist for another shape."""
         shape = tuple(int(size) for size in shape)
-        if not self.built:
+        if not self.built:  # type: ignore[has-type]
             self.build(shape, dtype)
             self.built = True
             self._built_shape = shape
@@ -59,7 +60,7 @@ class TrainableDistribution(tf.keras.layers.Layer, tf.keras.initializers.Initial
         """The weight's posterior mean."""
         return self.distribution().mean()
 
-    def clone(self) -> "TrainableDistribution":
+    def clone(self) -> TrainableDistribution:
         """A new, unbuilt initializer of the same configuration."""
         return type(self).from_config(self.get_config())
 
@@ -227,7 +228,7 @@ class GateBias(tf.keras.initializers.Initializer):
 
 
 trainable_normal, constant_stddev, gate_bias = TrainableNormal, ConstantStddev, GateBias
-_ALIASES: dict[str, type] = {
+_ALIASES: dict[str, Any] = {
     "TrainableNormal": TrainableNormal,
     "trainable_normal": TrainableNormal,
     "GateBias": GateBias,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -84,7 +85,7 @@ class RandomVariable:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.numpy(), dtype=dtype)
 
-    def __getitem__(self, slices: Any) -> "RandomVariable | tf.Tensor":
+    def __getitem__(self, slices: Any) -> RandomVariable | tf.Tensor:
         """Slice of value and distribution; a plain tensor where the distribution cannot be sliced."""
         value = self.value[slices]
         if self._sample_shape.rank:

@@ -107,7 +107,7 @@ class GRUCellReparameterization(VariationalLayer, tf.keras.layers.GRUCell):
             projected = project(inputs, kernel)
         else:
             kernels = tf.split(kernel, 3, axis=-1)
-            projected = tf.concat([project(inputs * m, k) for m, k in zip(input_masks, kernels)], -1)
+            projected = tf.concat([project(inputs * m, k) for m, k in zip(input_masks, kernels, strict=True)], -1)
         if self.use_bias:
             projected = add_bias(projected, self.weight_value("bias", weights))
         gates_input, candidate_input = tf.split(projected, [2 * self.units, self.units], axis=-1)
@@ -118,7 +118,9 @@ class GRUCellReparameterization(VariationalLayer, tf.keras.layers.GRUCell):
             masked_state = state
         else:
             kernels = tf.split(gates_kernel, 2, axis=-1)
-            gates = gates_input + tf.concat([project(state * m, k) for m, k in zip(state_masks, kernels)], -1)
+            gates = gates_input + tf.concat(
+                [project(state * m, k) for m, k in zip(state_masks[:2], kernels, strict=True)], -1
+            )
             masked_state = state * state_masks[2]
         update, reset = tf.split(self.recurrent_activation(gates), 2, axis=-1)
         candidate = self.activation(candidate_input + project(reset * masked_state, candidate_kernel))

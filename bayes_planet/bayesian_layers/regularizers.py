@@ -101,7 +101,7 @@ class FanInNormalKLDivergence(NormalKLDivergence):
 
 
 normal_kl_divergence, fan_in_normal_kl_divergence = NormalKLDivergence, FanInNormalKLDivergence
-_ALIASES: dict[str, type] = {
+_ALIASES: dict[str, Any] = {
     "NormalKLDivergence": NormalKLDivergence,
     "normal_kl_divergence": NormalKLDivergence,
     "FanInNormalKLDivergence": FanInNormalKLDivergence,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Mapping
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import tensorflow as tf
 
@@ -90,7 +91,7 @@ class VariationalLayer:
         if not isinstance(initializer, TrainableDistribution):
             if isinstance(regularizer, regularizers.KLDivergence):
                 regularizer = None  # no posterior, no divergence
-            return super().add_weight(
+            return super().add_weight(  # type: ignore[misc]
                 name=name,
                 shape=shape,
                 dtype=dtype,

@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import threading
 import weakref
-from typing import Any, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import tensorflow as tf
 
@@ -17,8 +18,8 @@ WeightSample = Mapping[str, Mapping[str, tf.Tensor]]
 """A weight sample: {layer key: {weight name: tensor}}."""
 
 _registry_lock = threading.Lock()
-_key_of_layer: "weakref.WeakKeyDictionary[tf.Module, str]" = weakref.WeakKeyDictionary()
-_layer_of_key: "weakref.WeakValueDictionary[str, tf.Module]" = weakref.WeakValueDictionary()
+_key_of_layer: weakref.WeakKeyDictionary[tf.Module, str] = weakref.WeakKeyDictionary()
+_layer_of_key: weakref.WeakValueDictionary[str, tf.Module] = weakref.WeakValueDictionary()
 
 # Graphs that are traced afresh with the code around them, unlike a tf.function, which is traced once.
 _TRANSPARENT_GRAPHS = ("WhileCondFuncGraph", "WhileBodyFuncGraph", "CondBranchFuncGraph")
@@ -74,12 +75,12 @@ def use_weights(weights: WeightSample | None) -> Iterator[None]:
     Raises:
         ValueError: `weights` is not a dict of dicts.
     """
-    if weights is not None:
-        if not isinstance(weights, Mapping) or not all(isinstance(entry, Mapping) for entry in weights.values()):
-            raise ValueError(
-                f"use_weights was given {type(weights).__name__}. Accepted: {{layer key: {{weight name: tensor}}}}, "
-                "as sample_weights and posterior_mean return it, or None for fresh draws."
-            )
+    is_sample = isinstance(weights, Mapping) and all(isinstance(entry, Mapping) for entry in weights.values())
+    if weights is not None and not is_sample:
+        raise ValueError(
+            f"use_weights was given {type(weights).__name__}. Accepted: {{layer key: {{weight name: tensor}}}}, "
+            "as sample_weights and posterior_mean return it, or None for fresh draws."
+        )
     scopes = _stack.scopes
     scopes.append((weights, tf.compat.v1.get_default_graph()))
     try:
@@ -102,7 +103,8 @@ def active_entry(layer: tf.Module) -> Mapping[str, tf.Tensor] | None:
     """
     if not _stack.scopes:
         return None
-    key, known = layer_key(layer), []
+    key = layer_key(layer)
+    known: list[str] = []
     for weights, graph in reversed(_stack.scopes):
         if weights is None:
             if known:

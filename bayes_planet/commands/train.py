@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.console import Console
+
 from bayes_planet import __version__, presets
 from bayes_planet.commands.errors import ENVIRONMENT_ERRORS, UserError, user_errors
 from bayes_planet.config import Config
@@ -33,7 +35,9 @@ def train(stack: Sequence[str], overrides: Sequence[str], logdir: Path) -> int:
         directory.unlock()
 
 
-def _train(config: Config, directory: RunDirectory, environments: Workers, console, interruption: Interruption) -> int:
+def _train(
+    config: Config, directory: RunDirectory, environments: Workers, console: Console, interruption: Interruption
+) -> int:
     # TensorFlow is imported here: after the output is diverted, and after bad input has been refused.
     from bayes_planet.commands.display import Display, print_summary
     from bayes_planet.training.build import build

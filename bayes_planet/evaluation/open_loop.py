@@ -36,10 +36,12 @@ class OpenLoop:
         return {f"open_loop/{key}_error": float(self.error(key)[self.context_steps :].mean()) for key in self.true}
 
 
-def chunks(episodes: Sequence[Episode], count: int, length: int, seed: Sequence[int]) -> dict[str, np.ndarray]:
+def chunks(
+    episodes: Sequence[Episode], count: int, length: int, seed: Sequence[int] | np.ndarray
+) -> dict[str, np.ndarray]:
     """Draws `count` sequences of at most `length` rows: [count, L, ...], L the same for all.
 
-    L is shorter than `length` only where no drawn episode is longer.
+    L is `length`, or the rows of the shortest drawn episode where that has fewer.
     """
     generator = np.random.default_rng(np.random.SeedSequence(tuple(int(word) for word in seed)))
     chosen = [episodes[index % len(episodes)] for index in range(count)]

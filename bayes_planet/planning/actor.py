@@ -79,6 +79,13 @@ class Actor(tf.Module):
         action = tf.clip_by_value(action, -1.0, 1.0)
         return action, ActorState(latent, action)
 
-    def __call__(self, observation, state, is_first, seed, noise=0.0) -> tuple[tf.Tensor, ActorState]:
+    def __call__(
+        self,
+        observation: Mapping[str, tf.Tensor],
+        state: ActorState,
+        is_first: tf.Tensor,
+        seed: tf.Tensor,
+        noise: tf.Tensor | float = 0.0,
+    ) -> tuple[tf.Tensor, ActorState]:
         """`act`, traced once per batch size and compiled."""
         return self._compiled(observation, state, is_first, seed, tf.convert_to_tensor(noise, tf.float32))

@@ -46,7 +46,7 @@ def save_video(path: Path | str, frames: np.ndarray, fps: float, scale: int = 1)
     options: dict[str, Any] = {"codec": "libx264", "pixelformat": "yuv420p", "macro_block_size": 1, "quality": 8}
     with imageio.get_writer(path, fps=fps, **options) as writer:
         for frame in even:
-            writer.append_data(frame)
+            writer.append_data(frame)  # type: ignore[attr-defined]
     return path
 
 

@@ -39,7 +39,7 @@ def build(
     seed = int(seed_words(config.seed, Stream.INITIALISATION, words=1)[0])
     tf.keras.utils.set_random_seed(seed)
     strategy = strategy or tf.distribute.get_strategy()
-    shapes = {key: space.shape for key, space in observation_space.spaces.items()}
+    shapes = {key: space.shape or () for key, space in observation_space.spaces.items()}
     with strategy.scope():
         world_model = WorldModel(config, shapes, action_space.shape[0], dtype_policy(config.train.precision))
     learner = Learner(world_model, config, strategy)

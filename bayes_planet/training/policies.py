@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from bayes_planet.planning import Actor
+from bayes_planet.planning import Actor, ActorState
 from bayes_planet.replay.rollout import Observation
 from bayes_planet.training.seeds import Stream, seed_words
 
@@ -54,10 +54,10 @@ class ActorPolicy:
         before_step: Callable[[], None] = lambda: None,
     ):
         self._actor = actor
-        self._key = (run_seed, stream, *counts)
+        self._run_seed, self._stream, self._counts = run_seed, stream, counts
         self._noise = noise
         self._before_step = before_step
-        self._state = None
+        self._state: ActorState | None = None
         self.seconds = 0.0
         self.decisions = 0
 
@@ -66,7 +66,7 @@ class ActorPolicy:
         start = time.perf_counter()
         if self._state is None:
             self._state = self._actor.initial_state(len(is_first))
-        seed = seed_words(*self._key, step)
+        seed = seed_words(self._run_seed, self._stream, *self._counts, step)
         tensors = {key: tf.convert_to_tensor(value) for key, value in observation.items()}
         action, self._state = self._actor(
             tensors, self._state, tf.convert_to_tensor(is_first), tf.convert_to_tensor(seed), self._noise

@@ -2,6 +2,7 @@
 
 import fcntl
 from pathlib import Path
+from typing import IO
 
 from bayes_planet import presets
 from bayes_planet.config import Config
@@ -34,7 +35,7 @@ class RunDirectory:
         self.checkpoints = self.path / "checkpoints"
         self.videos = self.path / "videos"
         self.logs = self.path / "logs"
-        self._lock = None
+        self._lock: IO[str] | None = None
 
     def prepare(self, config: Config) -> Config:
         """Makes the folder and writes config.yaml, or checks that it belongs to `config`; returns the one to run.

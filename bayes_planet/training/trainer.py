@@ -159,6 +159,7 @@ class Trainer:
         seeds = [environment_seed(config.seed, Stream.TRAIN_ENVIRONMENT, index) for index in indices]
         name = f"seed episode {indices[0] + 1}" if random_actions else f"episode {indices[0] + 1}"
         before_step = self._step_counter(name)
+        policy: RandomPolicy | ActorPolicy
         if random_actions:
             policy = RandomPolicy(self._action_size, config.seed, indices[0], before_step=before_step)
         else:

@@ -1,5 +1,7 @@
 """A stride-2 transposed convolution in the form that is fastest on the device, exact in every form."""
 
+from typing import Any
+
 import tensorflow as tf
 
 
@@ -14,7 +16,7 @@ class Deconvolution(tf.keras.layers.Conv2DTranspose):
     [B, h, w, C] -> [B, 2 (h - 1) + k, 2 (w - 1) + k, filters].
     """
 
-    def __init__(self, filters: int, kernel_size: int, **kwargs):
+    def __init__(self, filters: int, kernel_size: int, **kwargs: Any):
         # Fixed here, but part of the config that Keras hands back.
         kwargs = {key: value for key, value in kwargs.items() if key not in ("strides", "padding")}
         super().__init__(filters, kernel_size, strides=2, padding="valid", **kwargs)

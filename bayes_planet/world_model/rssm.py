@@ -1,5 +1,6 @@
 """The recurrent state-space model: a belief and a stochastic state, with transition weights that may be uncertain."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -104,7 +105,7 @@ class RSSM(tf.Module):
         shape = [steps, tf.shape(actions)[0], self.stochastic_units]
         posterior_noise = tf.random.stateless_normal(shape, tf.random.experimental.stateless_fold_in(seed, 0))
         prior_noise = tf.random.stateless_normal(shape, tf.random.experimental.stateless_fold_in(seed, 1))
-        elements = {
+        elements: dict = {
             "action": _time_major(actions),
             "observed": self._observed_part(_time_major(embedded)),
             "noise": posterior_noise,
@@ -121,8 +122,9 @@ class RSSM(tf.Module):
         with bayesian_layers.use_weights(weights):
             if self._keeps_signs and not weights_per_step:
                 # Flipout draws signs by the input's shape: only step by step does a sequence keep the same ones.
-                elements = (posterior.belief, prior_noise)
-                prior = scan(lambda _, element: self._prior(*element), elements, state, self._unroll)
+                prior = scan(
+                    lambda _, element: self._prior(*element), (posterior.belief, prior_noise), state, self._unroll
+                )
             else:
                 # The prior does not feed back into the filter, so all its time steps are one matrix product.
                 prior = self._prior(posterior.belief, prior_noise)
@@ -165,12 +167,12 @@ class RSSM(tf.Module):
         noise = tf.random.stateless_normal(tf.concat([tf.shape(actions)[:-1], [self.stochastic_units]], 0), seed)
         noise = tf.ensure_shape(noise, [*actions.shape[:-1], self.stochastic_units])
 
-        def step(carry: State, element: tuple) -> State:
+        def imagine_step(carry: State, element: tuple) -> State:
             action, noise = element
             with bayesian_layers.use_weights(weights):
                 return self._prior(self._belief(carry, action), noise)
 
-        prior = scan(step, (actions, noise), state, self._unroll if unroll is None else unroll)
+        prior = scan(imagine_step, (actions, noise), state, self._unroll if unroll is None else unroll)
         return _map(lambda value: tf.transpose(value, to_back), prior)
 
     def _belief(self, previous: State, action: tf.Tensor) -> tf.Tensor:
@@ -211,5 +213,5 @@ def _time_major(value: tf.Tensor) -> tf.Tensor:
     return tf.transpose(value, [1, 0, *range(2, len(value.shape))])
 
 
-def _map(function, state: State) -> State:
+def _map(function: Callable[[tf.Tensor], tf.Tensor], state: State) -> State:
     return State(*(function(value) for value in state))

@@ -59,7 +59,7 @@ def dense(
 def gru_cell(name: str, units: int, fan_in: int, config: BayesianConfig, policy: str) -> tf.keras.layers.Layer:
     """A GRU cell with the reset gate before the candidate's matrix product, built; h = z h + (1 - z) c."""
     initializer = GRUBlockInitializer(fan_in + units)
-    shared = {"bias_initializer": initializers.GateBias(), "dtype": policy, "name": name}
+    shared: dict = {"bias_initializer": initializers.GateBias(), "dtype": policy, "name": name}
     if name in config.layers:
         cell = bayesian_layers.GRUCellReparameterization(
             units,

@@ -212,9 +212,8 @@ def test_the_scope_ends_and_belongs_to_its_thread():
     layer(X)
     other = bl.DenseReparameterization(2)
     other(X)
-    with pytest.raises(RuntimeError, match="broken"):
-        with bl.use_weights(bl.sample_weights(other, [0, 0])):
-            raise RuntimeError("broken")
+    with pytest.raises(RuntimeError, match="broken"), bl.use_weights(bl.sample_weights(other, [0, 0])):
+        raise RuntimeError("broken")
     layer(X)
     outputs = []
     with bl.use_weights(bl.sample_weights(other, [0, 0])):
@@ -247,9 +246,8 @@ def test_wrong_samples_are_named():
         with bl.use_weights({key: bad}), pytest.raises(ValueError, match=message):
             layer(X)
     for bad in (entry, [entry], 3):
-        with pytest.raises(ValueError, match="layer key"):
-            with bl.use_weights(bad):
-                pass
+        with pytest.raises(ValueError, match="layer key"), bl.use_weights(bad):
+            pass
     for samples in (0, -1, 2.0, True):
         with pytest.raises(ValueError, match="samples is"):
             bl.sample_weights(layer, [0, 0], samples=samples)

@@ -1,7 +1,5 @@
 """One update on two mirrored devices against its parts computed alone. A program: two logical CPUs need a process."""
 
-import sys
-
 import numpy as np
 import tensorflow as tf
 
@@ -11,9 +9,7 @@ from tests.world_model.tiny import DENSE_LAYERS, tiny_batch, tiny_config, tiny_m
 FOLD = tf.random.experimental.stateless_fold_in
 
 
-def main(replica_noise: str) -> None:
-    cpu = tf.config.list_physical_devices("CPU")[0]
-    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+def check(replica_noise: str) -> None:
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     config = tiny_config(
         bayesian={"layers": DENSE_LAYERS, "initial_stddev": 0.2, "replica_noise": replica_noise},
@@ -84,8 +80,15 @@ def main(replica_noise: str) -> None:
         assert "multiple of the 2 replicas" in str(error)
     else:
         raise AssertionError("3 sequences were split over 2 replicas")
-    print("same")
+    print("same with noise", replica_noise)
+
+
+def main() -> None:
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    for replica_noise in ("different", "equal"):
+        check(replica_noise)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

@@ -179,7 +179,7 @@ def copy_as_deterministic(bayesian: WorldModel, plain: WorldModel) -> list[tuple
             getattr(theirs, weight).assign(NumpyRSSM(bayesian.rssm).weight(ours, weight))
         theirs.bias.assign(ours.bias)
         pairs.append((ours.bias, theirs.bias))
-        mean = getattr(ours, "kernel_initializer").mean if hasattr(ours.kernel_initializer, "mean") else ours.kernel
+        mean = ours.kernel_initializer.mean if hasattr(ours.kernel_initializer, "mean") else ours.kernel
         pairs.append((mean, theirs.kernel))
     for part in ("_encoders", "_decoders"):
         for key, module in getattr(plain, part).items():

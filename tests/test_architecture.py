@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "world_model": {"config", "bayesian_layers"},
     "planning": {"config", "bayesian_layers", "world_model"},
     "evaluation": _LEARNED | {"envs", "replay", "report"},
-    "training": _LEARNED | {"presets", "replay", "evaluation", "report"},
+    "training": _LEARNED | {"presets", "envs", "replay", "evaluation", "report"},
     "agents": _LEARNED | {"presets", "envs", "replay", "evaluation", "report", "training"},
     "commands": _LEARNED | {"presets", "configs", "envs", "replay", "evaluation", "report", "training", "agents"},
     "cli": {"config", "presets", "commands"},

@@ -1,5 +1,6 @@
 """`bayes-planet train`: compose environments, agent and trainer, and show what happens."""
 
+import errno
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -78,6 +79,13 @@ def _train(
     except ValueError as error:
         if "train.sequence_length" in str(error):
             raise UserError(str(error)) from error
+        raise
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise UserError(
+                f"The disk under {directory.path} is full. What was saved is intact. Make room, then give the same "
+                "command to go on."
+            ) from error
         raise
     finally:
         trainer.close()

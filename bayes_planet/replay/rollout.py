@@ -14,6 +14,13 @@ class Environments(Protocol):
 
     count: int
 
+    @property
+    def broken(self) -> list[int]:
+        """Environments that cannot go on until they are restarted."""
+        ...
+
+    def restart(self, index: int) -> None: ...
+
     def reset(self, seeds: Sequence[int | None], indices: Sequence[int] | None = None) -> Observation: ...
 
     def step(

@@ -4,11 +4,12 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from bayes_planet.config import Config
+from bayes_planet.envs import WorkerError
 from bayes_planet.evaluation.open_loop import chunks, predict_open_loop
 from bayes_planet.evaluation.score import Score, evaluate
 from bayes_planet.planning import Actor
@@ -22,6 +23,9 @@ from bayes_planet.training.policies import ActorPolicy, RandomPolicy
 from bayes_planet.training.run_directory import RunDirectory
 from bayes_planet.training.schedule import Counters, Task, next_task, updates_due
 from bayes_planet.training.seeds import Stream, environment_seed, seed_words
+
+WORKER_FAULTS = 3
+Result = TypeVar("Result")
 
 
 class Interrupted(Exception):
@@ -93,6 +97,7 @@ class Trainer:
         self.metrics = MetricsWriter(directory.path)
         self._evaluated_at = -1
         self._skipped_in_a_row = 0
+        self._worker_faults = 0
         self._saved_at = time.monotonic()
 
     @property
@@ -159,23 +164,47 @@ class Trainer:
         seeds = [environment_seed(config.seed, Stream.TRAIN_ENVIRONMENT, index) for index in indices]
         name = f"seed episode {indices[0] + 1}" if random_actions else f"episode {indices[0] + 1}"
         before_step = self._step_counter(name)
-        policy: RandomPolicy | ActorPolicy
-        if random_actions:
-            policy = RandomPolicy(self._action_size, config.seed, indices[0], before_step=before_step)
-        else:
-            noise = config.train.exploration_noise
-            policy = ActorPolicy(
-                self.actor, config.seed, Stream.TRAIN_ACTOR, indices[0], noise=noise, before_step=before_step
-            )
+        policies: list[RandomPolicy | ActorPolicy] = []
+
+        def make_policy() -> RandomPolicy | ActorPolicy:
+            if random_actions:
+                policy: RandomPolicy | ActorPolicy = RandomPolicy(
+                    self._action_size, config.seed, indices[0], before_step=before_step
+                )
+            else:
+                noise = config.train.exploration_noise
+                policy = ActorPolicy(
+                    self.actor, config.seed, Stream.TRAIN_ACTOR, indices[0], noise=noise, before_step=before_step
+                )
+            policies.append(policy)
+            return policy
+
         start = time.perf_counter()
-        episodes = rollout(self._environments, policy, seeds)
+        episodes = self._surviving_faults(self._environments, lambda: rollout(self._environments, make_policy(), seeds))
         steps = sum(len(episode["reward"]) - 1 for episode in episodes) * config.env.action_repeat
         speed = {"speed/env_steps_per_second": steps / (time.perf_counter() - start)}
-        if isinstance(policy, ActorPolicy) and policy.milliseconds_per_plan is not None:
-            speed["speed/milliseconds_per_plan"] = policy.milliseconds_per_plan
+        milliseconds = getattr(policies[-1], "milliseconds_per_plan", None)
+        if milliseconds is not None:
+            speed["speed/milliseconds_per_plan"] = milliseconds
         for index, episode in zip(indices, episodes, strict=True):
             self.replay.add(episode, index)
             self._log_episode(index, episode, speed)
+
+    def _surviving_faults(self, environments: Environments, work: Callable[[], Result]) -> Result:
+        """Does `work`, again from its start where an environment process died or hung; gives up after three faults.
+
+        Seeds are functions of counters, so the second try is what the first would have been.
+        """
+        for _ in range(WORKER_FAULTS):
+            try:
+                return work()
+            except WorkerError as error:
+                self._worker_faults += 1
+                first = str(error).splitlines()[0]
+                self._events.note(f"An environment process failed and is started anew, its episode is dropped: {first}")
+                for index in {error.index, *environments.broken}:
+                    environments.restart(index)
+        return work()
 
     def _step_counter(self, name: str) -> Callable[[], None]:
         done = 0
@@ -203,6 +232,7 @@ class Trainer:
                 "replay/episodes": self.replay.episodes,
                 "replay/rows": self.replay.rows,
                 "replay/corrupt_files": self.replay.corrupt,
+                "env/worker_faults": self._worker_faults,
                 **extra,
             }
         )
@@ -265,10 +295,10 @@ class Trainer:
             return policies[-1]
 
         with self._evaluation_environments() as environments:
-            score = evaluate(environments, policy, seeds)
+            score = self._surviving_faults(environments, lambda: evaluate(environments, policy, seeds))
         values: dict[str, Any] = score.metrics()
-        if policies[0].milliseconds_per_plan is not None:
-            values["speed/milliseconds_per_evaluation_plan"] = policies[0].milliseconds_per_plan
+        if policies[-1].milliseconds_per_plan is not None:
+            values["speed/milliseconds_per_evaluation_plan"] = policies[-1].milliseconds_per_plan
         values.update(self._open_loop(score))
         self._evaluated_at = counters.episodes
         self._write(values)

@@ -63,7 +63,9 @@ def test_errors_are_means_over_everything_but_time():
     for key, scale in (("image", 255.0), ("state", 1.0), ("reward", 1.0)):
         expected = np.zeros(5)
         for time in range(5):
-            difference = true[key][:, time].astype(np.float64) / scale - predicted[key][:, time].astype(np.float64) / scale
+            difference = (
+                true[key][:, time].astype(np.float64) / scale - predicted[key][:, time].astype(np.float64) / scale
+            )
             expected[time] = np.mean(difference**2)
         assert result.error(key).shape == (5,)
         np.testing.assert_allclose(result.error(key), expected, rtol=1e-5)
@@ -95,7 +97,9 @@ def test_context_is_reconstructed_and_the_rest_comes_from_its_actions():
     model, batch = silent_model(), tiny_batch(2, 6)
     result = predict_open_loop(model, batch, 3, seed(1))
     posterior, _ = model.observe(batch, seed(5))
-    np.testing.assert_allclose(result.predicted["state"][:, :3], model.decode(posterior.features)["state"][:, :3], atol=1e-5)
+    np.testing.assert_allclose(
+        result.predicted["state"][:, :3], model.decode(posterior.features)["state"][:, :3], atol=1e-5
+    )
     np.testing.assert_allclose(result.predicted["reward"][:, :3], model.reward(posterior.features)[:, :3], atol=1e-5)
     state = type(posterior)(*(value[:, 2] for value in posterior))
     for time in range(3, 6):
@@ -103,7 +107,9 @@ def test_context_is_reconstructed_and_the_rest_comes_from_its_actions():
         np.testing.assert_allclose(
             result.predicted["state"][:, time], model.decode(imagined.features)["state"][:, 0], atol=1e-5
         )
-        np.testing.assert_allclose(result.predicted["reward"][:, time], model.reward(imagined.features)[:, 0], atol=1e-5)
+        np.testing.assert_allclose(
+            result.predicted["reward"][:, time], model.reward(imagined.features)[:, 0], atol=1e-5
+        )
         state = type(posterior)(*(value[:, 0] for value in imagined))
 
 
@@ -131,7 +137,11 @@ def test_it_predicts_the_crafted_world():
     model = crafted_model()
     sign = np.array([1.0, -1.0], np.float32)
     actions = np.repeat(sign[:, None], 6, 1)
-    batch = {"state": actions[..., None], "action": actions[..., None], "reward": np.full((2, 6), np.tanh(2.0), np.float32)}
+    batch = {
+        "state": actions[..., None],
+        "action": actions[..., None],
+        "reward": np.full((2, 6), np.tanh(2.0), np.float32),
+    }
     result = predict_open_loop(model, batch, 2, seed(1))
     assert result.metrics()["open_loop/reward_error"] < 1e-3
 

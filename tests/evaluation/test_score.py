@@ -24,7 +24,12 @@ class Worlds:
         self._state[indices, 1] += 1
         seeds, steps = self._state[indices].T
         ended = steps == seeds
-        return {"state": self._state[indices].astype(np.float32)}, (seeds + 0.5).astype(np.float32), ended, ~ended & False
+        return (
+            {"state": self._state[indices].astype(np.float32)},
+            (seeds + 0.5).astype(np.float32),
+            ended,
+            ~ended & False,
+        )
 
 
 def still(observation, is_first, step):
@@ -64,7 +69,9 @@ def test_long_sums_keep_their_digits():
             return observation, np.full(len(indices), 0.1, np.float32), ended, truncated
 
     # 0.1 in float32, added 5000 times in float64.
-    assert evaluate(Long(1), lambda number: still, [5000]).returns[0] == pytest.approx(5000 * float(np.float32(0.1)), rel=1e-12)
+    assert evaluate(Long(1), lambda number: still, [5000]).returns[0] == pytest.approx(
+        5000 * float(np.float32(0.1)), rel=1e-12
+    )
 
 
 def test_no_seeds_is_an_error():

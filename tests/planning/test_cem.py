@@ -115,7 +115,9 @@ def test_a_few_finite_scores_are_enough():
 
 def test_the_seed_decides():
     def run(words):
-        return cross_entropy_method(quadratic([[[0.1, 0.2]] * 3]), batch=1, seed=seed(words), **{**SIZES, "iterations": 2})
+        return cross_entropy_method(
+            quadratic([[[0.1, 0.2]] * 3]), batch=1, seed=seed(words), **{**SIZES, "iterations": 2}
+        )
 
     np.testing.assert_array_equal(run(1), run(1))
     assert np.abs(run(1) - run(2)).max() > 1e-4

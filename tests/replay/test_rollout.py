@@ -42,7 +42,10 @@ class Counters:
 
     def _observation(self, indices):
         state = self._state if indices == list(range(self.count)) else self._state[indices]
-        return {"state": state, "image": np.zeros((len(indices), 2, 2, 3), np.uint8) + state[:, 1].astype(np.uint8)[:, None, None, None]}
+        return {
+            "state": state,
+            "image": np.zeros((len(indices), 2, 2, 3), np.uint8) + state[:, 1].astype(np.uint8)[:, None, None, None],
+        }
 
 
 class Recorder:

@@ -139,7 +139,9 @@ def test_seeds_are_a_function_of_run_and_update():
 
 def test_annealing_rises_linearly():
     learner = make(bayesian={**BAYESIAN, "kl_scale": 0.5, "kl_anneal_updates": 4})
-    np.testing.assert_allclose([learner.kl_scale(update) for update in range(7)], [0, 0.125, 0.25, 0.375, 0.5, 0.5, 0.5])
+    np.testing.assert_allclose(
+        [learner.kl_scale(update) for update in range(7)], [0, 0.125, 0.25, 0.375, 0.5, 0.5, 0.5]
+    )
     for update in range(3):
         metrics = learner.update(tiny_batch(), 200)
         scale = 0.125 * update
@@ -179,7 +181,9 @@ def test_the_same_seed_is_the_same_run():
     np.testing.assert_allclose(runs[0][2], runs[1][2], atol=1e-4)
     for ours, theirs in zip(*initial, strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    assert any(np.abs(ours - theirs).max() > 0.01 for ours, theirs in zip(initial[0], values(other.learner), strict=True))
+    assert any(
+        np.abs(ours - theirs).max() > 0.01 for ours, theirs in zip(initial[0], values(other.learner), strict=True)
+    )
 
 
 def test_build_reads_the_spaces_and_the_precision():

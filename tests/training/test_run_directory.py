@@ -70,7 +70,13 @@ def test_what_does_not_change_the_learned_may_change(run):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"train": {"updates_per_episode": 99}}, {"planner": {"horizon": 11}}, {"model": {"belief_units": 9}}, {"loss": {"free_nats": 1.0}}, {"env": {"action_repeat": 2}}],
+    [
+        {"train": {"updates_per_episode": 99}},
+        {"planner": {"horizon": 11}},
+        {"model": {"belief_units": 9}},
+        {"loss": {"free_nats": 1.0}},
+        {"env": {"action_repeat": 2}},
+    ],
 )
 def test_what_changes_the_learned_may_not(run, changes):
     run.unlock()

@@ -57,7 +57,11 @@ def test_the_papers_counts():
     assert tasks.count(Task.UPDATE) == 995 * 100
     for task, counters in history:
         if task is Task.COLLECT:
-            assert counters.updates == 100 * max(0, counters.episodes - 4) if counters.episodes >= 5 else counters.updates == 0
+            assert (
+                counters.updates == 100 * max(0, counters.episodes - 4)
+                if counters.episodes >= 5
+                else counters.updates == 0
+            )
     # Every 10 episodes after the seed episodes, and at the end.
     evaluated = [counters.episodes for task, counters in history if task is Task.EVALUATE]
     assert evaluated == [*range(15, 1000, 10), 1000]

@@ -39,5 +39,11 @@ def test_values_and_gradients_are_those_of_keras(kernel, size, activation):
 def test_config_round_trip_keeps_the_layer():
     layer = Deconvolution(4, 5, activation="relu", name="up")
     again = Deconvolution.from_config(layer.get_config())
-    assert (again.filters, again.kernel_size, again.strides, again.padding, again.name) == (4, (5, 5), (2, 2), "valid", "up")
+    assert (again.filters, again.kernel_size, again.strides, again.padding, again.name) == (
+        4,
+        (5, 5),
+        (2, 2),
+        "valid",
+        "up",
+    )
     assert again.activation is tf.keras.activations.relu

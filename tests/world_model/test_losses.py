@@ -43,7 +43,9 @@ def test_bfloat16_means_are_compared_in_float32():
 def test_state_kl_is_that_of_tfp():
     mean_q, mean_p = _normal(4, 6, 30, seed=1), _normal(4, 6, 30, seed=2)
     stddev_q, stddev_p = np.exp(_normal(4, 6, 30, seed=3)), np.exp(_normal(4, 6, 30, seed=4))
-    expected = tfd.kl_divergence(tfd.MultivariateNormalDiag(mean_q, stddev_q), tfd.MultivariateNormalDiag(mean_p, stddev_p))
+    expected = tfd.kl_divergence(
+        tfd.MultivariateNormalDiag(mean_q, stddev_q), tfd.MultivariateNormalDiag(mean_p, stddev_p)
+    )
     result = diagonal_gaussian_kl(*map(tf.constant, (mean_q, stddev_q, mean_p, stddev_p)))
     assert result.shape == (4, 6)
     np.testing.assert_allclose(result, expected, rtol=1e-5)

@@ -44,7 +44,12 @@ def test_decoder_has_the_papers_shapes():
 def test_leading_axes_are_a_batch(leading):
     encoder, decoder, head, vector = ImageEncoder(2), ImageDecoder(2), DenseHead(2, 5, 4), VectorEncoder(2, 6)
     images, features = _images(*leading, 2), tf.random.stateless_normal([*leading, 2, 7], [1, 2])
-    for network, inputs, axes in ((encoder, images, 3), (decoder, features, 1), (head, features, 1), (vector, features, 1)):
+    for network, inputs, axes in (
+        (encoder, images, 3),
+        (decoder, features, 1),
+        (head, features, 1),
+        (vector, features, 1),
+    ):
         flat = tf.reshape(inputs, [-1, *inputs.shape[-axes:]])
         network(flat)
         scramble_biases(network)

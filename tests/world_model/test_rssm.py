@@ -140,7 +140,11 @@ def test_loop_and_unrolled_are_the_same_function():
         with tf.GradientTape() as tape:
             posterior, prior = rssm.observe(*inputs(), seed=seed(1))
             imagined = rssm.imagine(inputs()[1], at(posterior, -1), seed=seed(2))
-            loss = tf.reduce_sum(prior.mean**2) + tf.reduce_sum(tf.sin(posterior.features)) + tf.reduce_sum(imagined.sample)
+            loss = (
+                tf.reduce_sum(prior.mean**2)
+                + tf.reduce_sum(tf.sin(posterior.features))
+                + tf.reduce_sum(imagined.sample)
+            )
         return posterior, prior, imagined, tape.gradient(loss, rssm.trainable_variables)
 
     for ours, theirs in zip(tf.nest.flatten(run(looped)), tf.nest.flatten(run(unrolled)), strict=True):
@@ -193,7 +197,9 @@ def test_nothing_flows_back_in_time(rssm):
 
 
 def test_every_variable_has_a_gradient():
-    rssm = make(bayesian={"layers": ["gru", "prior_input", "prior_hidden", "prior_mean", "prior_stddev"], "initial_stddev": 0.1})
+    rssm = make(
+        bayesian={"layers": ["gru", "prior_input", "prior_hidden", "prior_mean", "prior_stddev"], "initial_stddev": 0.1}
+    )
     from bayes_planet import bayesian_layers
 
     with tf.GradientTape() as tape:

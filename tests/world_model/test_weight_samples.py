@@ -47,7 +47,9 @@ def assert_follows(reference_at, inputs, posterior: State, prior: State) -> None
         np.testing.assert_allclose(posterior.belief[:, time], belief, rtol=1e-4, atol=1e-5)
         for value, expected in zip(prior[:2], reference.prior(belief), strict=True):
             np.testing.assert_allclose(value[:, time], expected, rtol=1e-4, atol=1e-5)
-        np.testing.assert_allclose(posterior.mean[:, time], reference.posterior(belief, embedded[:, time])[0], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            posterior.mean[:, time], reference.posterior(belief, embedded[:, time])[0], rtol=1e-4, atol=1e-5
+        )
         belief, sample = posterior.belief[:, time].numpy(), posterior.sample[:, time].numpy()
 
 
@@ -66,16 +68,15 @@ def test_layers_named_in_the_config_are_variational():
 
 
 def test_prior_scale_and_initial_stddev():
-    # KL(N(m, s) || N(0, p)) of every kernel; fan-in: 5 for prior_input, 7 + 5 for the GRU, 5 for prior_hidden, 7 else.
-    fan_in = {"prior_input": 5, "gru": 12, "prior_hidden": 5, "prior_mean": 7, "prior_stddev": 7}
+    """KL(N(m, s) || N(0, p)) of every kernel; with fan_in, p = prior_stddev / sqrt(rows of that kernel)."""
     for prior_scale in ("fixed", "fan_in"):
         rssm = make(prior_scale=prior_scale, prior_stddev=0.7, initial_stddev=0.02)
         kls = bayesian_layers.weight_kl(rssm)
         for layer in bayesian_layers.variational_layers(rssm):
-            p = 0.7 / np.sqrt(fan_in[layer.name]) if prior_scale == "fan_in" else 0.7
             expected = 0.0
             for name in ("kernel", "recurrent_kernel") if layer.name == "gru" else ("kernel",):
                 mean = NumpyRSSM(rssm).weight(layer, name)
+                p = 0.7 / np.sqrt(len(mean)) if prior_scale == "fan_in" else 0.7
                 expected += np.sum(np.log(p / 0.02) + (0.02**2 + mean**2) / (2 * p**2) - 0.5)
             np.testing.assert_allclose(kls[bayesian_layers.layer_key(layer)], expected, rtol=1e-4)
 
@@ -170,7 +171,9 @@ def test_the_prior_of_observe_is_one_imagined_step_under_the_same_draw(estimator
 @pytest.mark.parametrize("estimator", ["reparameterization", "flipout"])
 def test_the_loss_draws_weights_as_the_config_says(scope, varies, estimator):
     model = tiny_model(
-        tiny_config(bayesian={"layers": DENSE_LAYERS, "initial_stddev": 0.3, "weight_sampling": scope, "estimator": estimator})
+        tiny_config(
+            bayesian={"layers": DENSE_LAYERS, "initial_stddev": 0.3, "weight_sampling": scope, "estimator": estimator}
+        )
     )
     arguments = {"seed": seed(1), "num_data": tf.constant(100.0), "weight_kl_scale": tf.constant(1.0)}
     batch = tiny_batch()
@@ -182,7 +185,9 @@ def test_the_loss_draws_weights_as_the_config_says(scope, varies, estimator):
 def test_the_loss_under_per_sequence_and_per_step_uses_the_documented_draw():
     batch = tiny_batch()
     for scope in ("per_sequence", "per_step"):
-        model = tiny_model(tiny_config(bayesian={"layers": ALL_LAYERS, "initial_stddev": 0.3, "weight_sampling": scope}))
+        model = tiny_model(
+            tiny_config(bayesian={"layers": ALL_LAYERS, "initial_stddev": 0.3, "weight_sampling": scope})
+        )
         weights, per_step = model.sample_weights(seed(9), 4)
         assert per_step == (scope == "per_step")
         kernel = by_name(model.rssm, weights)["prior_mean"]["kernel"]
@@ -195,4 +200,6 @@ def test_the_loss_under_per_sequence_and_per_step_uses_the_documented_draw():
             model.embed(batch), batch["action"], seed=fold(seed(1), 1), weights=weights, weights_per_step=per_step
         )
         np.testing.assert_allclose(result.metrics["state/prior_stddev"], tf.reduce_mean(prior.stddev), rtol=1e-5)
-        np.testing.assert_allclose(result.metrics["state/posterior_stddev"], tf.reduce_mean(posterior.stddev), rtol=1e-5)
+        np.testing.assert_allclose(
+            result.metrics["state/posterior_stddev"], tf.reduce_mean(posterior.stddev), rtol=1e-5
+        )

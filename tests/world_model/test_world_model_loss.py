@@ -50,7 +50,9 @@ def reference_terms(model: WorldModel, batch: dict) -> dict[str, float]:
     fold = tf.random.experimental.stateless_fold_in
     prepared = model.prepare(batch, fold(seed(1), 0))
     weights = bayesian_layers.sample_weights(model.rssm, seed(2))
-    posterior, prior = model.rssm.observe(model.embed(prepared), batch["action"], seed=fold(seed(1), 1), weights=weights)
+    posterior, prior = model.rssm.observe(
+        model.embed(prepared), batch["action"], seed=fold(seed(1), 1), weights=weights
+    )
     decoded = model.decode(posterior.features)
     axes = {"image": 3, "state": 1}
     rows = {
@@ -59,7 +61,8 @@ def reference_terms(model: WorldModel, batch: dict) -> dict[str, float]:
     }
     rows["reward"] = -tfd.Normal(model.reward(posterior.features), 1.0).log_prob(batch["reward"])
     rows["state_kl"] = tfd.kl_divergence(
-        tfd.MultivariateNormalDiag(posterior.mean, posterior.stddev), tfd.MultivariateNormalDiag(prior.mean, prior.stddev)
+        tfd.MultivariateNormalDiag(posterior.mean, posterior.stddev),
+        tfd.MultivariateNormalDiag(prior.mean, prior.stddev),
     )
     rows["charged_kl"] = np.maximum(rows["state_kl"] - model.config.loss.free_nats, 0.0)
     return {key: float(np.mean(np.asarray(value)[batch["mask"]])) for key, value in rows.items()}
@@ -160,14 +163,27 @@ def test_replicas_share_the_weight_kl_and_the_rows():
     alone = [loss(model, part) for part in parts]
     counts = [float(part["mask"].sum()) for part in parts]
     kl = sum(float(value) for value in model.weight_kl().values()) / 100.0
-    for key in ("loss/state", "loss/reward", "loss/state_kl", "state_kl", "state/prior_stddev", "state/posterior_stddev"):
-        expected = sum(float(terms.metrics[key]) * count for terms, count in zip(alone, counts, strict=True)) / sum(counts)
+    for key in (
+        "loss/state",
+        "loss/reward",
+        "loss/state_kl",
+        "state_kl",
+        "state/prior_stddev",
+        "state/posterior_stddev",
+    ):
+        expected = sum(float(terms.metrics[key]) * count for terms, count in zip(alone, counts, strict=True)) / sum(
+            counts
+        )
         np.testing.assert_allclose(sum(float(terms.metrics[key]) for terms in shares), expected, rtol=1e-5)
     np.testing.assert_allclose(sum(float(terms.metrics["loss/weight_kl"]) for terms in shares), kl, rtol=1e-5)
-    expected = sum((float(terms.total) - kl) * count for terms, count in zip(alone, counts, strict=True)) / sum(counts) + kl
+    expected = (
+        sum((float(terms.total) - kl) * count for terms, count in zip(alone, counts, strict=True)) / sum(counts) + kl
+    )
     np.testing.assert_allclose(sum(float(terms.total) for terms in shares), expected, rtol=1e-5)
     expected = sum((float(terms.metrics["elbo"]) + kl) * count for terms, count in zip(alone, counts, strict=True))
-    np.testing.assert_allclose(sum(float(terms.metrics["elbo"]) for terms in shares), expected / sum(counts) - kl, rtol=1e-5)
+    np.testing.assert_allclose(
+        sum(float(terms.metrics["elbo"]) for terms in shares), expected / sum(counts) - kl, rtol=1e-5
+    )
 
 
 def copy_as_deterministic(bayesian: WorldModel, plain: WorldModel) -> list[tuple[tf.Variable, tf.Variable]]:
@@ -212,13 +228,17 @@ def test_the_posterior_mean_without_weight_kl_is_the_deterministic_model():
 
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
 def test_every_variable_learns_and_gradients_are_finite(policy):
-    config = tiny_config(bayesian={**BAYESIAN, "layers": ["gru", *DENSE_LAYERS]}, loss={"free_nats": 0.0}, model={"convolution_depth": 2})
+    config = tiny_config(
+        bayesian={**BAYESIAN, "layers": ["gru", *DENSE_LAYERS]}, loss={"free_nats": 0.0}, model={"convolution_depth": 2}
+    )
     model = tiny_model(config, BOTH_SHAPES, policy=policy)
     terms, gradients = loss_and_gradients(model, tiny_batch(2, 2, BOTH_SHAPES))
     assert np.isfinite(terms.total)
     for variable, gradient in zip(model.trainable_variables, gradients, strict=True):
         assert gradient is not None, variable.name
-        assert gradient.dtype == tf.float32 and np.isfinite(gradient).all() and np.abs(gradient).max() > 0, variable.name
+        assert gradient.dtype == tf.float32 and np.isfinite(gradient).all() and np.abs(gradient).max() > 0, (
+            variable.name
+        )
 
 
 def test_no_variable_is_found_twice():

@@ -1,0 +1,162 @@
+"""The loop on real environment processes, small and from state: schedule, faults, broken files, divergence."""
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bayes_planet import presets
+from bayes_planet.config import Config
+from bayes_planet.envs import Workers
+from bayes_planet.training.build import build
+from bayes_planet.training.metrics import read_metrics
+from bayes_planet.training.run_directory import RunDirectory
+from bayes_planet.training.trainer import Events, Interrupted, Trainer, TrainingDivergedError
+
+
+def config_of(*overrides: str) -> Config:
+    base = ["env.observations=state", "env.name=dm_control/cartpole-swingup", "env.action_repeat=8"]
+    return presets.load(["bayes_planet", "debug"], [*base, *overrides])
+
+
+@contextlib.contextmanager
+def trainer_in(folder: Path, config: Config, **options: Any) -> Iterator[Trainer]:
+    directory = RunDirectory(folder)
+    directory.prepare(config)
+    with Workers(config.env, config.env.workers) as workers:
+        parts = build(config, workers.observation_space, workers.action_space)
+        trainer = Trainer(
+            config,
+            directory,
+            parts.learner,
+            parts.actor,
+            workers,
+            lambda: Workers(config.env, config.evaluation.workers),
+            workers.action_space.shape[0],
+            **options,
+        )
+        trainer.restore()
+        try:
+            yield trainer
+        finally:
+            trainer.close()
+            directory.unlock()
+
+
+def weights(trainer: Trainer) -> list[np.ndarray]:
+    return [variable.numpy() for variable in trainer.learner.variables]
+
+
+def notes(events: list[str]) -> Events:
+    return Events(note=events.append)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> tuple[Path, list[np.ndarray]]:
+    """An uninterrupted run, and its weights."""
+    folder = tmp_path_factory.mktemp("trainer") / "run"
+    with trainer_in(folder, config_of("evaluation.workers=1")) as trainer:
+        trainer.run()
+        return folder, weights(trainer)
+
+
+def test_broken_newest_checkpoint_costs_only_the_work_since_the_one_before(finished, tmp_path):
+    folder, expected = finished
+    copy = tmp_path / "run"
+    shutil.copytree(folder, copy)
+    newest = sorted((copy / "checkpoints").iterdir())[-1]
+    data = next(newest.glob("*.data-*"))
+    data.write_bytes(data.read_bytes()[:100])
+    with pytest.warns(RuntimeWarning, match=newest.name), trainer_in(copy, config_of("evaluation.workers=1")) as trainer:
+        assert trainer.counters.updates <= 4
+        trainer.run()
+        for value, other in zip(weights(trainer), expected, strict=True):
+            np.testing.assert_array_equal(value, other)
+
+
+def test_corrupt_episode_is_set_aside_and_collected_anew(finished, tmp_path):
+    folder, _ = finished
+    copy = tmp_path / "run"
+    shutil.copytree(folder, copy)
+    victim = sorted((copy / "episodes").glob("*.npz"))[1]
+    victim.write_bytes(victim.read_bytes()[:200])
+    with pytest.warns(RuntimeWarning, match="aside"), trainer_in(copy, config_of("evaluation.workers=1")) as trainer:
+        assert trainer.counters.episodes == 3
+        trainer.run()
+        assert trainer.replay.indices == [0, 1, 2, 3]
+    assert len(list((copy / "episodes").glob("*.corrupt"))) == 1
+
+
+def test_killed_worker_is_replaced_and_its_episode_done_again(finished, tmp_path):
+    """The same episodes and weights as without the fault."""
+    folder, expected = finished
+    told: list[str] = []
+    killed: list[int] = []
+
+    def kill_once(task: str, done: int, total: int) -> None:
+        if task == "episode 3" and done == 5 and not killed:
+            killed.append(trainer._environments.pids[0])
+            os.kill(killed[0], signal.SIGKILL)
+
+    events = Events(progress=kill_once, note=told.append)
+    with trainer_in(tmp_path / "run", config_of("evaluation.workers=1"), events=events) as trainer:
+        trainer.run()
+        for value, other in zip(weights(trainer), expected, strict=True):
+            np.testing.assert_array_equal(value, other)
+    assert killed and any("started anew" in line for line in told)
+    rows = [row for row in read_metrics(tmp_path / "run" / "metrics.jsonl") if "env/worker_faults" in row]
+    assert [row["env/worker_faults"] for row in rows] == [0, 0, 1, 1]
+
+
+def test_stop_between_two_updates_and_go_on(finished, tmp_path):
+    folder, expected = finished
+    stop: list[bool] = []
+
+    def stop_at_third(task: str, done: int, total: int) -> None:
+        if task == "updates" and trainer.counters.updates == 3:
+            stop.append(True)
+
+    options = {"events": Events(progress=stop_at_third), "should_stop": lambda: bool(stop)}
+    with trainer_in(tmp_path / "run", config_of("evaluation.workers=1"), **options) as trainer:
+        with pytest.raises(Interrupted):
+            trainer.run()
+        assert trainer.counters.updates == 3
+    with trainer_in(tmp_path / "run", config_of("evaluation.workers=1")) as trainer:
+        assert trainer.counters.updates == 3
+        trainer.run()
+        for value, other in zip(weights(trainer), expected, strict=True):
+            np.testing.assert_array_equal(value, other)
+
+
+def test_two_workers_collect_two_episodes_for_twice_the_updates(tmp_path):
+    config = config_of("env.workers=2", "evaluation.workers=2", "train.episodes=6")
+    with trainer_in(tmp_path / "run", config) as trainer:
+        trainer.run()
+    rows = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    collected = [(row["train/episode"], row["updates"]) for row in rows if "train/return" in row]
+    assert collected == [(0, 0), (1, 0), (2, 2), (3, 2), (4, 6), (5, 6)]
+    returns = [row["train/return"] for row in rows if "train/return" in row]
+    assert len(set(returns)) == 6
+
+
+def test_diverged_training_stops_with_what_to_do(tmp_path):
+    config = config_of("train.learning_rate=1e30", "train.skipped_updates_limit=2", "train.updates_per_episode=12")
+    with trainer_in(tmp_path / "run", dataclasses.replace(config)) as trainer:
+        with pytest.raises(TrainingDivergedError, match=r"train\.learning_rate"):
+            trainer.run()
+    rows = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    assert "NaN" not in (tmp_path / "run" / "metrics.jsonl").read_text()
+    assert any(row.get("skipped", 0) > 0 for row in rows)
+
+
+def test_evaluations_have_distinct_seeds(finished):
+    folder, _ = finished
+    rows = [row for row in read_metrics(folder / "metrics.jsonl") if "eval/return_mean" in row]
+    assert rows and all(row["eval/return_min"] < row["eval/return_max"] for row in rows)

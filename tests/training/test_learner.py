@@ -197,10 +197,14 @@ def test_build_reads_the_spaces_and_the_precision():
 @pytest.mark.parametrize(
     ("shapes", "bayesian"),
     [
-        ({**IMAGE_SHAPES, **STATE_SHAPES}, {**BAYESIAN, "layers": ["gru", *DENSE_LAYERS]}),
-        (STATE_SHAPES, {**BAYESIAN, "layers": ["prior_input", "prior_mean"], "estimator": "flipout"}),
+        pytest.param({**IMAGE_SHAPES, **STATE_SHAPES}, {**BAYESIAN, "layers": ["gru", *DENSE_LAYERS]}, id="image"),
+        pytest.param(
+            STATE_SHAPES,
+            {**BAYESIAN, "layers": ["prior_input", "prior_mean"], "estimator": "flipout"},
+            id="flipout",
+            marks=pytest.mark.slow,
+        ),
     ],
-    ids=["image", "flipout"],
 )
 def test_the_whole_update_compiles_and_is_the_uncompiled_one(shapes, bayesian, portable_noise):  # noqa: F811
     """Loss, gradients and metrics as one XLA program; noise that both compute alike."""

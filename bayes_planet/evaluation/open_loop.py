@@ -41,9 +41,10 @@ def chunks(
 ) -> dict[str, np.ndarray]:
     """Draws `count` sequences of at most `length` rows: [count, L, ...], L the same for all.
 
-    L is `length`, or the rows of the shortest drawn episode where that has fewer.
+    Episodes of at least `length` rows are preferred; where there is none, L is the rows of the shortest drawn one.
     """
     generator = np.random.default_rng(np.random.SeedSequence(tuple(int(word) for word in seed)))
+    episodes = [episode for episode in episodes if len(episode["reward"]) >= length] or episodes
     chosen = [episodes[index % len(episodes)] for index in range(count)]
     length = min(length, *(len(episode["reward"]) for episode in chosen))
     starts = [generator.integers(len(episode["reward"]) - length + 1) for episode in chosen]

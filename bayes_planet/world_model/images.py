@@ -12,7 +12,7 @@ def preprocess(image: tf.Tensor, seed: tf.Tensor, bits: int = 5) -> tf.Tensor:
       bits: 1 to 8.
 
     Returns:
-      float32 [..., H, W, 3] in [-0.5, 0.5).
+      float32 [..., H, W, 3] in [-0.5, 0.5].
 
     Source: PlaNet, Sec. 5; google-research/planet, tools/preprocess.py.
     """

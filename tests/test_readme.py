@@ -1,0 +1,39 @@
+"""The README's commands and snippets are what the package understands."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from bayes_planet import cli, presets
+
+README = (Path(__file__).parent.parent / "README.md").read_text()
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+COMMANDS = [line for kind, text in BLOCKS if kind == "bash" for line in text.splitlines() if "bayes-planet " in line]
+
+
+def test_first_block_trains_and_second_tests_in_one_line_each():
+    (first, second) = (text.strip() for _, text in BLOCKS[:2])
+    assert "\n" not in first and first.startswith("bash bin/setup && ") and "bayes-planet train" in first
+    assert "\n" not in second and second.startswith("bash bin/setup --test && ") and "pytest" in second
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_are_understood(command):
+    words = shlex.split(command.partition("bayes-planet ")[2], comments=True)
+    options = cli.parser().parse_args(words)
+    if options.command == "train":
+        presets.load(options.config, options.overrides)
+    if options.command == "configs":
+        presets.load(options.presets)
+
+
+@pytest.mark.parametrize("code", [text for kind, text in BLOCKS if kind == "python"])
+def test_python_snippets_run(code):
+    exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
+
+
+def test_linked_files_exist():
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert target.startswith("http") or (Path(__file__).parent.parent / target).exists(), target

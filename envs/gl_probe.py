@@ -16,7 +16,9 @@ def gl_renderer() -> str:
     with context.make_current() as current:
         text = current.call(GL.glGetString, GL.GL_RENDERER)
     context.free()
-    return (text or b"unknown").decode(errors="replace")
+    if not text:  # GLFW without a screen warns, and then has no context
+        raise RuntimeError("it gave no OpenGL context")
+    return text.decode(errors="replace")
 
 
 if __name__ == "__main__":

@@ -77,9 +77,10 @@ def test_an_episode_is_long_enough_for_a_sequence_and_an_open_loop_prediction(na
 def test_later_presets_win_and_overrides_win_over_all(tmp_path):
     size = tmp_path / "size.yaml"
     size.write_text("train: {batch_size: 7}\nseed: 3\n")
-    assert presets.load(["laptop"]).train.batch_size == 16
+    laptop = presets.load(["laptop"]).train.batch_size
+    assert laptop != 7
     assert presets.load(["laptop", str(size)]).train.batch_size == 7
-    assert presets.load([str(size), "laptop"]).train.batch_size == 16
+    assert presets.load([str(size), "laptop"]).train.batch_size == laptop
     assert presets.load([str(size), "laptop"]).seed == 3
     assert presets.load(["laptop", str(size)], ["train.batch_size=5", "train.batch_size=6"]).train.batch_size == 6
 

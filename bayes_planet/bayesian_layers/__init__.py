@@ -13,27 +13,58 @@ loss = nll + sum(layer.losses) / data_set_size  # KL(q || p), counted once
 ```
 """
 
-from bayes_planet.bayesian_layers import constraints, initializers, regularizers
+from bayes_planet.bayesian_layers import constraints, initializers, random_variables, regularizers
+from bayes_planet.bayesian_layers.act_norm import ActNorm
 from bayes_planet.bayesian_layers.dense import DenseFlipout, DenseReparameterization, VariationalDense
+from bayes_planet.bayesian_layers.discretize import Discretize
+from bayes_planet.bayesian_layers.kernels import ExponentiatedQuadratic, LinearKernel, Zeros
 from bayes_planet.bayesian_layers.kl import weight_kl
+from bayes_planet.bayesian_layers.made import MADE
+from bayes_planet.bayesian_layers.noise import NCPCategoricalPerturb, NCPNormalOutput, NCPNormalPerturb
+from bayes_planet.bayesian_layers.outputs import Bernoulli, Categorical, MixtureLogistic, Normal, Poisson
+from bayes_planet.bayesian_layers.poisson_process import PoissonProcess
 from bayes_planet.bayesian_layers.random_variable import RandomVariable
+from bayes_planet.bayesian_layers.real_nvp import RealNVP
 from bayes_planet.bayesian_layers.recurrent import GRUCellReparameterization, VariationalRNN
+from bayes_planet.bayesian_layers.reversible import Reverse, ReversibleLayer, TransformedRandomVariable
 from bayes_planet.bayesian_layers.variational_layer import VariationalLayer
+from bayes_planet.bayesian_layers.vector_quantizer import VectorQuantizer
 from bayes_planet.bayesian_layers.weight_samples import posterior_mean, sample_weights, variational_layers
 from bayes_planet.bayesian_layers.weight_scope import layer_key, use_weights
 
 __all__ = [
+    "ActNorm",
+    "Bernoulli",
+    "Categorical",
     "DenseFlipout",
     "DenseReparameterization",
+    "Discretize",
+    "ExponentiatedQuadratic",
     "GRUCellReparameterization",
+    "LinearKernel",
+    "MADE",
+    "MixtureLogistic",
+    "NCPCategoricalPerturb",
+    "NCPNormalOutput",
+    "NCPNormalPerturb",
+    "Normal",
+    "Poisson",
+    "PoissonProcess",
     "RandomVariable",
+    "RealNVP",
+    "Reverse",
+    "ReversibleLayer",
+    "TransformedRandomVariable",
     "VariationalDense",
     "VariationalLayer",
     "VariationalRNN",
+    "VectorQuantizer",
+    "Zeros",
     "constraints",
     "initializers",
     "layer_key",
     "posterior_mean",
+    "random_variables",
     "regularizers",
     "sample_weights",
     "use_weights",

@@ -52,9 +52,11 @@ def _evaluate(options: argparse.Namespace, config: Config, environments: Workers
     from bayes_planet.report.video import save_video, side_by_side
     from bayes_planet.training.build import build
     from bayes_planet.training.checkpoints import CheckpointError, Checkpoints
+    from bayes_planet.training.devices import share_gpu_memory
     from bayes_planet.training.policies import ActorPolicy
     from bayes_planet.training.seeds import Stream, environment_seed, seed_words
 
+    share_gpu_memory()
     parts = build(config, environments.observation_space, environments.action_space)
     learner = parts.learner
     directory = RunDirectory(options.run)

@@ -43,8 +43,10 @@ def _train(
     from bayes_planet.commands.display import Display, print_summary
     from bayes_planet.training.build import build
     from bayes_planet.training.checkpoints import CheckpointError
+    from bayes_planet.training.devices import share_gpu_memory
     from bayes_planet.training.trainer import Events, Interrupted, Trainer, TrainingDivergedError
 
+    share_gpu_memory()
     parts = build(config, environments.observation_space, environments.action_space)
     display = Display(console, config.train.episodes)
 

@@ -5,13 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dm_control import suite
 
 from bayes_planet.config import EnvConfig
-from bayes_planet.envs import NonFiniteError, make
+from bayes_planet.envs import NonFiniteError, dm_control_tasks, make
 
 ROOT = Path(__file__).resolve().parents[2]
-TASKS = [f"dm_control/{domain}-{task}" for domain, task in suite.ALL_TASKS]
+TASKS = dm_control_tasks()
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +51,8 @@ def test_cheetah_has_250_agent_steps_and_the_last_is_truncated():
 
 def test_the_repeated_reward_is_the_sum_of_dm_controls_rewards():
     env = cheetah()
+    from dm_control import suite  # here: its import fixes the GL backend of the process
+
     plain = suite.load("cheetah", "run", task_kwargs={"random": 3})
     first = plain.reset().observation
     observation, _ = env.reset(seed=3)

@@ -1,3 +1,7 @@
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -67,3 +71,18 @@ def test_every_candidate_is_tried_and_named(monkeypatch):
         return
     with pytest.raises(NoGLError, match=r"egl: .*got 97.*osmesa: "):
         backend.require()
+
+
+def test_dm_control_imported_without_a_backend_is_told_what_to_do():
+    """In a process of its own: without a screen dm_control falls back to GLFW, which has no context there."""
+    code = (
+        "from dm_control import suite\n"
+        "from bayes_planet.config import EnvConfig\n"
+        "from bayes_planet.envs import make\n"
+        "make(EnvConfig())\n"
+    )
+    hidden = ("MUJOCO_GL", "DISPLAY", "WAYLAND_DISPLAY")
+    environment = {key: value for key, value in os.environ.items() if key not in hidden}
+    result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+    assert result.returncode != 0
+    assert "NoGLError" in result.stderr and "MUJOCO_GL" in result.stderr, result.stderr

@@ -50,7 +50,7 @@ class Planner(tf.Module):
 
         def evaluate(actions: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
             rows = self._rows(actions, axis, repeated)
-            # Under `average` the draws of one candidate share its state noise, so that they differ by their weights alone.
+            # Under `average` a candidate has the same state noise under every draw: only the weights differ.
             shared = config.weights == "average"
             imagined = rssm.imagine(rows, start, seed=seed, weights=weights, shared_noise=shared, unroll=True)
             returns = tf.reduce_sum(self.world_model.reward(imagined.features), -1)

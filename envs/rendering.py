@@ -78,7 +78,7 @@ def select_backend(gl_backend: str = "auto", found: Backend | None = None) -> Ba
     backend = found or find_backend(gl_backend)
     if "mujoco" in sys.modules and os.environ.get("MUJOCO_GL", "") != backend.name:
         # MuJoCo has read the variable when it was imported; to set it now would end in "gladLoadGL error".
-        reasons = [f"mujoco was imported in this process before MUJOCO_GL={backend.name} was set; use Workers, or set it"]
+        reasons = [f"mujoco was imported here before MUJOCO_GL={backend.name} was set; use Workers, or set it first"]
         return Backend("disabled", failure=no_gl_message(f"env.gl_backend={gl_backend}", reasons))
     os.environ["MUJOCO_GL"] = backend.name
     return backend

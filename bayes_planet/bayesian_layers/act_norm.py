@@ -45,7 +45,10 @@ class ActNorm(ReversibleLayer):
         self.bias = self.add_weight("bias", [shape[-1]], initializer="zeros")
         self.log_scale = self.add_weight("log_scale", [shape[-1]], initializer="zeros")
         self.initialized = self.add_weight(
-            "initialized", [], dtype=tf.bool, initializer=lambda shape, dtype=None: tf.zeros(shape, tf.bool),
+            "initialized",
+            [],
+            dtype=tf.bool,
+            initializer=lambda shape, dtype=None: tf.zeros(shape, tf.bool),
             trainable=False,
         )
         self.built = True

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
-import tensorflow_probability as tfp
+from tensorflow_probability import distributions as tfd
+from tensorflow_probability import math as tfm
 
 from bayes_planet.bayesian_layers.random_variable import RandomVariable
-
-tfd = tfp.distributions
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
@@ -140,7 +139,7 @@ class Discretized(tfd.Distribution):
             in_left = left < tf.math.log(tf.constant(0.5, self.dtype))
             larger = tf.where(in_left, left, right)
             smaller = tf.where(in_left, base.log_cdf(below), base.log_survival_function(above))
-            inner = larger + tfp.math.log1mexp(tf.maximum(larger - smaller, tf.constant(1e-30, self.dtype)))
+            inner = larger + tfm.log1mexp(tf.maximum(larger - smaller, tf.constant(1e-30, self.dtype)))
         first, last = tf.equal(index, 0.0), tf.equal(index, self.num_bins - 1.0)
         return tf.where(first, left, tf.where(last, right, inner))
 

@@ -26,6 +26,13 @@ class TrainableDistribution(tf.keras.layers.Layer, tf.keras.initializers.Initial
 
     _built_shape: tuple[int, ...] | None = None
 
+    @property
+    def weight_shape(self) -> tuple[int, ...]:
+        """Shape of the weight whose posterior this is; ValueError before it is built."""
+        if self._built_shape is None:
+            raise ValueError(f"This {type(self).__name__} is not built: it has no shape yet.")
+        return self._built_shape
+
     def __call__(self, shape: Sequence[int], dtype: Any = None) -> RandomVariable:
         """Creates the variables for a weight of this shape at the first call; returns the random weight."""
         self.build_once(shape, dtype)
@@ -35,9 +42,9 @@ class TrainableDistribution(tf.keras.layers.Layer, tf.keras.initializers.Initial
         """Creates the variables, of shape `shape`. ValueError if they exist for another shape."""
         shape = tuple(int(size) for size in shape)
         if not self.built:  # type: ignore[has-type]
+            self._built_shape = shape
             self.build(shape, dtype)
             self.built = True
-            self._built_shape = shape
         elif self._built_shape is not None and self._built_shape != shape:
             raise ValueError(
                 f"This {type(self).__name__} holds the posterior of a weight of shape {self._built_shape} and was "
@@ -59,6 +66,19 @@ class TrainableDistribution(tf.keras.layers.Layer, tf.keras.initializers.Initial
     def mean_value(self) -> tf.Tensor:
         """The weight's posterior mean."""
         return self.distribution().mean()
+
+    def _parameter(self, name: str, shape: Sequence[int], dtype: Any) -> tf.Variable:
+        """A trainable variable, from the attributes `<name>_initializer` and `<name>_regularizer`."""
+        return self.add_weight(
+            name,
+            shape=tuple(shape),
+            dtype=dtype or self.variable_dtype,
+            initializer=getattr(self, f"{name}_initializer"),
+            regularizer=getattr(self, f"{name}_regularizer"),
+            trainable=True,
+            # Keras would cast the variable to bfloat16 inside a mixed-precision layer; posteriors stay exact.
+            experimental_autocast=False,
+        )
 
     def clone(self) -> TrainableDistribution:
         """A new, unbuilt initializer of the same configuration."""
@@ -113,25 +133,14 @@ class TrainableNormal(TrainableDistribution):
         elif isinstance(stddev_initializer, (int, float)):
             stddev_initializer = ConstantStddev(stddev_initializer, self.stddev_constraint)
         self.seed = seed
-        self.mean_initializer = _seeded(get(mean_initializer), seed)
-        self.stddev_initializer = _seeded(get(stddev_initializer), None if seed is None else seed + 1)
+        self.mean_initializer = seeded(get(mean_initializer), seed)
+        self.stddev_initializer = seeded(get(stddev_initializer), None if seed is None else seed + 1)
         self.mean_regularizer = regularizers.get(mean_regularizer)
         self.stddev_regularizer = regularizers.get(stddev_regularizer)
 
     def build(self, shape: Sequence[int], dtype: Any = None) -> None:
-        options = {
-            "shape": tuple(shape),
-            "dtype": dtype or self.variable_dtype,
-            "trainable": True,
-            # Keras would cast the variable to bfloat16 inside a mixed-precision layer; posteriors stay exact.
-            "experimental_autocast": False,
-        }
-        self.mean = self.add_weight(
-            "mean", initializer=self.mean_initializer, regularizer=self.mean_regularizer, **options
-        )
-        self.stddev = self.add_weight(
-            "stddev", initializer=self.stddev_initializer, regularizer=self.stddev_regularizer, **options
-        )
+        self.mean = self._parameter("mean", shape, dtype)
+        self.stddev = self._parameter("stddev", shape, dtype)
         self.built = True
 
     def mean_value(self) -> tf.Tensor:
@@ -270,7 +279,7 @@ def own(identifier: Any) -> Any:
     return initializer.clone() if isinstance(initializer, TrainableDistribution) else initializer
 
 
-def _seeded(initializer: Any, seed: int | None) -> Any:
+def seeded(initializer: Any, seed: int | None) -> Any:
     """`initializer` with `seed`, if it takes a seed and has none."""
     if seed is None or not hasattr(initializer, "get_config"):
         return initializer
@@ -278,3 +287,31 @@ def _seeded(initializer: Any, seed: int | None) -> Any:
     if config.get("seed", 0) is None:
         return type(initializer).from_config({**config, "seed": seed})
     return initializer
+
+
+# At the end, because these are built from the classes above.
+from bayes_planet.bayesian_layers.weight_posteriors import (  # noqa: E402
+    OrthogonalRandomFeatures,
+    RandomSign,
+    ScaledNormalStdDev,
+    TrainableCauchy,
+    TrainableDeterministic,
+    TrainableGlorotNormal,
+    TrainableHalfCauchy,
+    TrainableHeNormal,
+    TrainableLogNormal,
+    TrainableMixtureOfDeltas,
+    TrainableNormalFixedStddev,
+    TrainableNormalSharedStddev,
+)
+
+orthogonal_random_features, random_sign = OrthogonalRandomFeatures, RandomSign
+scaled_normal_std_dev, trainable_cauchy = ScaledNormalStdDev, TrainableCauchy
+trainable_deterministic, trainable_glorot_normal = TrainableDeterministic, TrainableGlorotNormal
+trainable_half_cauchy, trainable_he_normal = TrainableHalfCauchy, TrainableHeNormal
+trainable_log_normal, trainable_mixture_of_deltas = TrainableLogNormal, TrainableMixtureOfDeltas
+trainable_normal_fixed_stddev = TrainableNormalFixedStddev
+trainable_normal_shared_stddev = TrainableNormalSharedStddev
+for _alias, _class in list(globals().items()):
+    if isinstance(_class, type) and _class.__module__.endswith("weight_posteriors"):
+        _ALIASES[_alias] = _class

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bayes_planet.bayesian_layers import constraints
+from bayes_planet.bayesian_layers import constraints, nested
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
@@ -21,6 +21,10 @@ class Zeros:
 
     def get_config(self) -> dict[str, Any]:
         return {}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Zeros:
+        return cls(**config)
 
 
 class Kernel(tf.keras.layers.Layer):
@@ -104,7 +108,7 @@ class ExponentiatedQuadratic(Kernel):
 
     def get_config(self) -> dict[str, Any]:
         values = {name: np.asarray(getattr(self, name)).tolist() for name in ("variance", "lengthscale")}
-        return {"name": self.name, **values, "trainable": self._trainable_kernel}
+        return {**super().get_config(), **values, "trainable": self._trainable_kernel}
 
     def _scaled(self, x: tf.Tensor) -> tf.Tensor:
         x = tf.convert_to_tensor(x)
@@ -126,7 +130,9 @@ class LinearKernel(Kernel):
         ValueError: a variance that is not positive.
     """
 
-    def __init__(self, variance: Any, bias: Any, encoder: Callable[[tf.Tensor], tf.Tensor] = tf.identity, **kwargs: Any):
+    def __init__(
+        self, variance: Any, bias: Any, encoder: Callable[[tf.Tensor], tf.Tensor] = tf.identity, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self._positive("variance", variance, False)
         self.variance, self.bias, self.encoder = variance, bias, encoder
@@ -138,14 +144,14 @@ class LinearKernel(Kernel):
         return tf.cast(self.variance, product.dtype) * product + tf.cast(self.bias, product.dtype)
 
     def get_config(self) -> dict[str, Any]:
-        config = {"name": self.name, "variance": self.variance, "bias": self.bias}
+        config = {**super().get_config(), "variance": self.variance, "bias": self.bias}
         if self.encoder is not tf.identity:
-            config["encoder"] = tf.keras.layers.serialize(self.encoder)
+            config["encoder"] = nested.serialize(self.encoder)
         return config
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> LinearKernel:
         config = dict(config)
         if "encoder" in config:
-            config["encoder"] = tf.keras.layers.deserialize(config["encoder"])
+            config["encoder"] = nested.deserialize(config["encoder"])
         return cls(**config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -76,7 +77,7 @@ class MADE(tf.keras.layers.Layer):
         if length is None or channels is None:
             raise ValueError(f"MADE {self.name!r} was given shape {shape}. Accepted: [..., length, channels], known.")
         ranks = self._ranks(length)
-        masks = [before[:, None] <= after[None] for before, after in zip(ranks[:-1], ranks[1:], strict=True)]
+        masks = [before[:, None] <= after[None] for before, after in itertools.pairwise(ranks)]
         masks.append(ranks[-1][:, None] < ranks[0][None])
         masks[0] = np.repeat(masks[0], channels, axis=0)
         masks[-1] = np.repeat(masks[-1], self.units, axis=1)

@@ -11,12 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
-import tensorflow_probability as tfp
+from tensorflow_probability import distributions as tfd
 
 from bayes_planet.bayesian_layers.random_variable import RandomVariable
 from bayes_planet.bayesian_layers.seeds import as_seed, fold, fresh_seed
-
-tfd = tfp.distributions
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")

@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from bayes_planet.bayesian_layers import nested
 from bayes_planet.bayesian_layers.random_variable import RandomVariable
 
 
@@ -52,11 +53,11 @@ class PoissonProcess(tf.keras.layers.Layer):
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
-            "rate": tf.keras.layers.serialize(self.rate),
+            "rate": nested.serialize(self.rate),
             "cell_size": self.cell_size,
         }
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> PoissonProcess:
         config = dict(config)
-        return cls(tf.keras.layers.deserialize(config.pop("rate")), **config)
+        return cls(nested.deserialize(config.pop("rate")), **config)

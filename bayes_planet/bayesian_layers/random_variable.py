@@ -141,6 +141,6 @@ tf.register_tensor_conversion_function(RandomVariable, _to_tensor)
 
 
 @tfp.distributions.RegisterKL(tfp.distributions.Distribution, RandomVariable)
-def _kl_to_random_variable(first: tfp.distributions.Distribution, second: RandomVariable, name: Any = None) -> tf.Tensor:
+def _kl_to_random_variable(first: Any, second: RandomVariable, name: Any = None) -> tf.Tensor:
     """`x.distribution.kl_divergence(y)` of a random variable y, as the paper's Figure 7 writes it."""
     return tfp.distributions.kl_divergence(first, second.distribution, name=name)

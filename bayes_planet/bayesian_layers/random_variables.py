@@ -30,7 +30,9 @@ def _is_distribution(value: Any) -> bool:
     return inspect.isclass(value) and issubclass(value, tfp.distributions.Distribution)
 
 
-def _constructor(cls: type) -> Callable[..., RandomVariable]:
+def make_random_variable(cls: type) -> Callable[..., RandomVariable]:
+    """A function that makes random variables of a distribution class."""
+
     def construct(*args: Any, sample_shape: Any = (), value: Any = None, **kwargs: Any) -> RandomVariable:
         return RandomVariable(cls(*args, **kwargs), sample_shape=sample_shape, value=value)
 
@@ -44,9 +46,9 @@ def _constructor(cls: type) -> Callable[..., RandomVariable]:
 
 
 def __getattr__(name: str) -> Callable[..., RandomVariable]:
-    cls = getattr(tfp.distributions, name, None)
+    cls: Any = getattr(tfp.distributions, name, None)
     if not _is_distribution(cls):
         raise AttributeError(f"There is no distribution {name!r}. Accepted: the distributions of TFP, see names().")
-    constructor = _constructor(cls)
+    constructor = make_random_variable(cls)
     globals()[name] = constructor
     return constructor

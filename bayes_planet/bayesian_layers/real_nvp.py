@@ -6,6 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from bayes_planet.bayesian_layers import nested
 from bayes_planet.bayesian_layers.reversible import ReversibleLayer
 
 
@@ -107,7 +108,7 @@ class RealNVP(ReversibleLayer):
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
-            "network": tf.keras.layers.serialize(self.network),
+            "network": nested.serialize(self.network),
             "mask": self.mask,
             "scale_limit": self.scale_limit,
         }
@@ -115,7 +116,7 @@ class RealNVP(ReversibleLayer):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> RealNVP:
         config = dict(config)
-        return cls(tf.keras.layers.deserialize(config.pop("network")), **config)
+        return cls(nested.deserialize(config.pop("network")), **config)
 
     def _parameters(self, values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Shift and log-scale, of the shape of `values`, from what is known of them."""

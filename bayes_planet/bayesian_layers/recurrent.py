@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -10,12 +11,43 @@ from bayes_planet.bayesian_layers import initializers, regularizers
 from bayes_planet.bayesian_layers.projection import add_bias, project
 from bayes_planet.bayesian_layers.seeds import fresh_seed
 from bayes_planet.bayesian_layers.variational_layer import VariationalLayer, WeightAttribute
+from bayes_planet.bayesian_layers.weight_flipout import FlipoutLayer, flipped_project
 from bayes_planet.bayesian_layers.weight_samples import sample_weights
 from bayes_planet.bayesian_layers.weight_scope import in_use, use_weights
 
 
+class GatedProduct:
+    """Mixin of cells whose kernels hold the gates side by side, `units` columns each."""
+
+    units: int
+
+    def gated_product(
+        self, inputs: tf.Tensor, weights: Mapping[str, tf.Tensor], name: str, start: int, stop: int
+    ) -> tf.Tensor:
+        """`inputs` times the columns of gates `start` to `stop` of the kernel `name`."""
+        return project(inputs, self._columns(self.weight_value(name, weights), start, stop))  # type: ignore[attr-defined]
+
+    def _columns(self, kernel: tf.Tensor, start: int, stop: int) -> tf.Tensor:
+        return kernel[..., start * self.units : stop * self.units]
+
+
+class GatedProductFlipout(GatedProduct):
+    """`GatedProduct` with signs, which the gates of one product share the input's part of."""
+
+    def gated_product(
+        self, inputs: tf.Tensor, weights: Mapping[str, tf.Tensor], name: str, start: int, stop: int
+    ) -> tf.Tensor:
+        if f"{name}_mean" not in weights:
+            return super().gated_product(inputs, weights, name, start, stop)
+        value, mean = (
+            self._columns(tf.cast(weights[key], inputs.dtype), start, stop) for key in (name, f"{name}_mean")
+        )
+        index = start + (8 if name == "recurrent_kernel" else 0)
+        return flipped_project(inputs, value, mean, weights["sign_seed"], index)
+
+
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
-class GRUCellReparameterization(VariationalLayer, tf.keras.layers.GRUCell):
+class GRUCellReparameterization(GatedProduct, VariationalLayer, tf.keras.layers.GRUCell):
     """GRU cell whose weights are random; the reset gate is applied before the matrix product.
 
     ```
@@ -95,8 +127,6 @@ class GRUCellReparameterization(VariationalLayer, tf.keras.layers.GRUCell):
         state = tf.cast(states[0] if nested else states, self.compute_dtype)
         inputs = tf.cast(inputs, self.compute_dtype)
         weights = self.current_weights(seed)
-        kernel = self.weight_value("kernel", weights)
-        recurrent_kernel = self.weight_value("recurrent_kernel", weights)
         # One mask a gate; None without dropout, which is the fast path of one product for all gates.
         input_masks = self.get_dropout_mask_for_cell(inputs, training, count=3)
         state_masks = self.get_recurrent_dropout_mask_for_cell(state, training, count=3)
@@ -104,28 +134,40 @@ class GRUCellReparameterization(VariationalLayer, tf.keras.layers.GRUCell):
             inputs, input_masks = inputs * input_masks[0], None
 
         if input_masks is None:
-            projected = project(inputs, kernel)
+            projected = self.gated_product(inputs, weights, "kernel", 0, 3)
         else:
-            kernels = tf.split(kernel, 3, axis=-1)
-            projected = tf.concat([project(inputs * m, k) for m, k in zip(input_masks, kernels, strict=True)], -1)
+            parts = [self.gated_product(inputs * input_masks[n], weights, "kernel", n, n + 1) for n in range(3)]
+            projected = tf.concat(parts, -1)
         if self.use_bias:
             projected = add_bias(projected, self.weight_value("bias", weights))
         gates_input, candidate_input = tf.split(projected, [2 * self.units, self.units], axis=-1)
 
-        gates_kernel, candidate_kernel = tf.split(recurrent_kernel, [2 * self.units, self.units], axis=-1)
         if state_masks is None:
-            gates = gates_input + project(state, gates_kernel)
+            gates = gates_input + self.gated_product(state, weights, "recurrent_kernel", 0, 2)
             masked_state = state
         else:
-            kernels = tf.split(gates_kernel, 2, axis=-1)
-            gates = gates_input + tf.concat(
-                [project(state * m, k) for m, k in zip(state_masks[:2], kernels, strict=True)], -1
-            )
+            parts = [self.gated_product(state * state_masks[n], weights, "recurrent_kernel", n, n + 1) for n in (0, 1)]
+            gates = gates_input + tf.concat(parts, -1)
             masked_state = state * state_masks[2]
         update, reset = tf.split(self.recurrent_activation(gates), 2, axis=-1)
-        candidate = self.activation(candidate_input + project(reset * masked_state, candidate_kernel))
+        reset_product = self.gated_product(reset * masked_state, weights, "recurrent_kernel", 2, 3)
+        candidate = self.activation(candidate_input + reset_product)
         state = candidate + update * (state - candidate)
         return state, [state] if nested else state
+
+
+@tf.keras.utils.register_keras_serializable(package="bayes_planet")
+class GRUCellFlipout(GatedProductFlipout, FlipoutLayer, GRUCellReparameterization):
+    """`GRUCellReparameterization` whose kernels' deviations from their means get random signs in each example.
+
+    As in `DenseFlipout`, for kernel and recurrent kernel (the candidate's columns of the latter have signs of their
+    own). With one sample in force over a sequence, as in `VariationalRNN`, each example keeps its signs throughout.
+    Arguments, call arguments, returns and errors as `GRUCellReparameterization`.
+
+    Source: Wen et al. 2018, "Flipout", section 4.2.
+    """
+
+    flipped_fields = ("kernel", "recurrent_kernel")
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
@@ -163,4 +205,5 @@ class VariationalRNN(tf.keras.layers.RNN):
 
 
 # In .h5 files `tf.keras.layers.RNN` names its cell without the package that it is registered under.
-tf.keras.utils.get_custom_objects()["GRUCellReparameterization"] = GRUCellReparameterization
+for _cell in (GRUCellFlipout, GRUCellReparameterization):
+    tf.keras.utils.get_custom_objects()[_cell.__name__] = _cell

@@ -28,7 +28,8 @@ class KLDivergence(tf.keras.regularizers.Regularizer):
         raise NotImplementedError(f"{type(self).__name__} must define divergence().")
 
     def __call__(self, weight: RandomVariable) -> tf.Tensor:
-        if not isinstance(weight, RandomVariable):
+        # Not isinstance: random variables of other libraries serve as well.
+        if not hasattr(weight, "distribution"):
             raise ValueError(
                 f"{type(self).__name__} was given {type(weight).__name__}. Accepted: a RandomVariable, i.e. a weight "
                 "whose initializer is a distribution such as 'trainable_normal'."
@@ -63,21 +64,7 @@ class NormalKLDivergence(KLDivergence):
         return self.stddev
 
     def divergence(self, weight: RandomVariable) -> tf.Tensor:
-        posterior = weight.distribution
-        normal = posterior.distribution if isinstance(posterior, tfp.distributions.Independent) else posterior
-        prior_mean = _as(self.mean, weight.dtype)
-        prior_stddev = _as(self.prior_stddev(weight.shape), weight.dtype)
-        if not isinstance(normal, tfp.distributions.Normal):
-            prior = tfp.distributions.Independent(
-                tfp.distributions.Normal(
-                    tf.broadcast_to(prior_mean, weight.shape), tf.broadcast_to(prior_stddev, weight.shape)
-                ),
-                reinterpreted_batch_ndims=weight.shape.rank,
-            )
-            return posterior.kl_divergence(prior)
-        ratio = normal.scale / prior_stddev
-        offset = (normal.loc - prior_mean) / prior_stddev
-        return tf.reduce_sum(0.5 * (tf.square(ratio) + tf.square(offset) - 1.0) - tf.math.log(ratio))
+        return normal_divergence(weight, self.mean, self.prior_stddev(weight.shape))
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -98,6 +85,19 @@ class FanInNormalKLDivergence(NormalKLDivergence):
     def prior_stddev(self, shape: tf.TensorShape) -> Any:
         fan_in = int(np.prod(shape.as_list()[:-1]))
         return _as(self.stddev, tf.float64) / np.sqrt(max(fan_in, 1))
+
+
+def normal_divergence(weight: RandomVariable, mean: Any, stddev: Any) -> tf.Tensor:
+    """KL(q || N(mean, stddev^2)) of the whole weight, in closed form where q is normal."""
+    posterior = weight.distribution
+    normal = posterior.distribution if isinstance(posterior, tfp.distributions.Independent) else posterior
+    prior_mean, prior_stddev = _as(mean, weight.dtype), _as(stddev, weight.dtype)
+    if not isinstance(normal, tfp.distributions.Normal):
+        return divergence_by_quadrature(weight, tfp.distributions.Normal(prior_mean, prior_stddev).log_prob)
+    ratio = normal.scale / prior_stddev
+    offset = (normal.loc - prior_mean) / prior_stddev
+    terms = 0.5 * (tf.square(ratio) + tf.square(offset) - 1.0) - tf.math.log(ratio)
+    return tf.reduce_sum(tf.broadcast_to(terms, weight.shape))
 
 
 normal_kl_divergence, fan_in_normal_kl_divergence = NormalKLDivergence, FanInNormalKLDivergence
@@ -148,3 +148,32 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "numpy"):
         value = value.numpy()
     return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+
+
+# At the end, because these are built from the classes above.
+from bayes_planet.bayesian_layers.weight_priors import (  # noqa: E402
+    CauchyKLDivergence,
+    HalfCauchyKLDivergence,
+    LogNormalKLDivergence,
+    LogUniformKLDivergence,
+    NormalEmpiricalBayesKLDivergence,
+    NormalKLDivergenceWithTiedMean,
+    ScaleMixtureKLDivergence,
+    TrainableNormalKLDivergenceStdDev,
+    TrainablePrior,
+    TrainableScaleMixtureKLDivergence,
+    UniformKLDivergence,
+    divergence_by_quadrature,
+)
+
+cauchy_kl_divergence, half_cauchy_kl_divergence = CauchyKLDivergence, HalfCauchyKLDivergence
+log_normal_kl_divergence, log_uniform_kl_divergence = LogNormalKLDivergence, LogUniformKLDivergence
+normal_empirical_bayes_kl_divergence = NormalEmpiricalBayesKLDivergence
+normal_kl_divergence_with_tied_mean = NormalKLDivergenceWithTiedMean
+scale_mixture_kl_divergence = ScaleMixtureKLDivergence
+trainable_normal_kl_divergence_stddev = TrainableNormalKLDivergenceStdDev
+trainable_scale_mixture_kl_divergence = TrainableScaleMixtureKLDivergence
+uniform_kl_divergence = UniformKLDivergence
+for _alias, _class in list(globals().items()):
+    if isinstance(_class, type) and _class.__module__.endswith("weight_priors") and _class is not TrainablePrior:
+        _ALIASES[_alias] = _class

@@ -19,11 +19,10 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
-import tensorflow_probability as tfp
+from tensorflow_probability import distributions as tfd
 
+from bayes_planet.bayesian_layers import nested
 from bayes_planet.bayesian_layers.random_variable import RandomVariable
-
-tfd = tfp.distributions
 
 
 class ReversibleLayer(tf.keras.layers.Layer):
@@ -194,9 +193,9 @@ class Reverse(ReversibleLayer):
         return -self.layer.log_det_jacobian(self.layer(inputs))
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "layer": tf.keras.layers.serialize(self.layer)}
+        return {**super().get_config(), "layer": nested.serialize(self.layer)}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Reverse:
         config = dict(config)
-        return cls(tf.keras.layers.deserialize(config.pop("layer")), **config)
+        return cls(nested.deserialize(config.pop("layer")), **config)

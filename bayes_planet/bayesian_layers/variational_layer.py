@@ -107,6 +107,8 @@ class VariationalLayer:
             )
         with tf.name_scope(name):
             initializer.build_once(shape, dtype or self.variable_dtype)  # type: ignore[attr-defined]
+        if isinstance(regularizer, regularizers.TrainablePrior):
+            regularizer.build_once(shape)
         if regularizer is not None:
             # A callable is registered once and evaluated whenever `losses` is read, in whichever graph that is.
             self.add_loss(lambda: regularizer(initializer.random_variable()))  # type: ignore[attr-defined]
@@ -168,7 +170,7 @@ class VariationalLayer:
 
     def _entry_shapes(self) -> dict[str, list[int]]:
         """Shapes, without the sample axis, of the tensors an entry must hold."""
-        return {weight: posterior.mean.shape.as_list() for weight, posterior in self.posteriors().items()}
+        return {weight: list(posterior.weight_shape) for weight, posterior in self.posteriors().items()}
 
     def _check_entry(self, entry: Mapping[str, tf.Tensor]) -> None:
         for weight, shape in self._entry_shapes().items():

@@ -58,7 +58,10 @@ class VectorQuantizer(tf.keras.layers.Layer):
             size = self.units
         limit = 1.0 / self.num_codes
         self.table = self.add_weight(
-            "codes", [self.num_codes, size], initializer=tf.keras.initializers.RandomUniform(-limit, limit)
+            "codes",
+            [self.num_codes, size],
+            initializer=tf.keras.initializers.RandomUniform(-limit, limit),
+            experimental_autocast=False,
         )
         self.built = True
 

@@ -50,7 +50,9 @@ def _visit(module: tf.Module, seen: dict[int, tf.Module]) -> None:
         _visit(child, seen)
 
 
-def sample_weights(root: Any, seed: Any, samples: int | None = None) -> dict[str, dict[str, tf.Tensor]]:
+def sample_weights(
+    root: Any, seed: Any, samples: int | None = None, shared: bool = False
+) -> dict[str, dict[str, tf.Tensor]]:
     """One draw, or `samples` draws, of every random weight in `root`.
 
     Weights are drawn in the dtype of their posterior (float32 under mixed precision) and cast to the compute dtype
@@ -62,6 +64,8 @@ def sample_weights(root: Any, seed: Any, samples: int | None = None) -> dict[str
         seed: stateless seed, int32 [2].
         samples: S; every tensor then has a leading axis of S. The input of a layer must then have a leading axis of S
             or 1, and weight s is applied to slice s.
+        shared: every example sees the drawn weights themselves: Flipout layers give theirs no signs of its own, and
+            cost one matrix product instead of two.
 
     Returns:
         {layer key: {weight name: tensor}}; a Flipout layer's entry also holds the signs' seed. {} where nothing in
@@ -73,10 +77,11 @@ def sample_weights(root: Any, seed: Any, samples: int | None = None) -> dict[str
     if samples is not None and (isinstance(samples, bool) or not isinstance(samples, int) or samples < 1):
         raise ValueError(f"samples is {samples!r}. Accepted: None or a positive Python integer.")
     seed = as_seed(seed)
-    return {
-        layer_key(layer): layer.draw_weights(fold(seed, index), samples)
-        for index, layer in enumerate(variational_layers(root))
-    }
+    drawn = {}
+    for index, layer in enumerate(variational_layers(root)):
+        entry = layer.draw_weights(fold(seed, index), samples)
+        drawn[layer_key(layer)] = {name: entry[name] for name in layer.posteriors()} if shared else entry
+    return drawn
 
 
 def posterior_mean(root: Any, compact: bool = False) -> dict[str, dict[str, tf.Tensor]]:

@@ -72,8 +72,8 @@ class Planner(tf.Module):
         if self.config.weights == "mean":
             return bayesian_layers.posterior_mean(rssm, compact=True)
         if self.config.weights == "sample":
-            return bayesian_layers.sample_weights(rssm, seed)
-        return bayesian_layers.sample_weights(rssm, seed, samples=draws)
+            return bayesian_layers.sample_weights(rssm, seed, shared=True)
+        return bayesian_layers.sample_weights(rssm, seed, samples=draws, shared=True)
 
     def _rows(self, actions: tf.Tensor, axis: int, repeated: int) -> tf.Tensor:
         batch, _, horizon, size = actions.shape

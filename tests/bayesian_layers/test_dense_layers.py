@@ -107,8 +107,13 @@ def test_flipout_sample_is_closed_under_training():
 
 @pytest.mark.parametrize("cls", LAYERS)
 def test_elbo_gradient_equals_finite_differences(cls):
-    layer = cls(2, activation="tanh", dtype="float64", bias_initializer="trainable_normal",
-                bias_regularizer="normal_kl_divergence")
+    layer = cls(
+        2,
+        activation="tanh",
+        dtype="float64",
+        bias_initializer="trainable_normal",
+        bias_regularizer="normal_kl_divergence",
+    )
     x = tf.random.stateless_normal([5, 3], [0, 0], dtype=tf.float64)
     layer(x)
 
@@ -162,9 +167,15 @@ def test_losses_are_counted_once(cls):
 
 
 def test_weight_kl_names_layers_and_equals_losses():
-    model = tf.keras.Sequential([bl.DenseReparameterization(4, name="first"), tf.keras.layers.Dense(3),
-                                 bl.DenseFlipout(2, name="second", bias_initializer="trainable_normal",
-                                                 bias_regularizer="normal_kl_divergence")])
+    model = tf.keras.Sequential(
+        [
+            bl.DenseReparameterization(4, name="first"),
+            tf.keras.layers.Dense(3),
+            bl.DenseFlipout(
+                2, name="second", bias_initializer="trainable_normal", bias_regularizer="normal_kl_divergence"
+            ),
+        ]
+    )
     model(tf.ones([1, 3]))
     kl = bl.weight_kl(model)
     assert [key.split("_")[0] for key in kl] == ["first", "second"]

@@ -13,6 +13,7 @@ X = tf.random.stateless_normal([4, 6, 3], [9, 9])  # B, T, I
 
 def numpy_gru(x, h, kernel, recurrent, bias):
     """One step, gate order z, r, candidate; reset before the product."""
+
     def sigmoid(v):
         return 1 / (1 + np.exp(-v))
 
@@ -27,8 +28,13 @@ def numpy_gru(x, h, kernel, recurrent, bias):
 
 def make(units=5, **kwargs):
     normal = bl.initializers.TrainableNormal(mean_initializer="glorot_uniform", stddev_initializer=0.3)
-    options = {"kernel_initializer": normal, "recurrent_initializer": normal, "bias_initializer": normal,
-               "bias_regularizer": "normal_kl_divergence", **kwargs}
+    options = {
+        "kernel_initializer": normal,
+        "recurrent_initializer": normal,
+        "bias_initializer": normal,
+        "bias_regularizer": "normal_kl_divergence",
+        **kwargs,
+    }
     cell = bl.GRUCellReparameterization(units, **options)
     cell.build([None, 3])
     return cell
@@ -79,7 +85,8 @@ def test_in_a_keras_rnn(compiled):
             return layer(X)
 
     run_rnn, run_variational = (
-        (lambda w, f=tf.function(lambda w, layer=layer: run(layer, w)): f(w)) if compiled
+        (lambda w, f=tf.function(lambda w, layer=layer: run(layer, w)): f(w))
+        if compiled
         else (lambda w, layer=layer: run(layer, w))
         for layer in (rnn, variational)
     )
@@ -93,8 +100,11 @@ def test_in_a_keras_rnn(compiled):
 
 
 def test_variational_rnn_draws_once_a_call():
-    cell = make(kernel_initializer="zeros", recurrent_initializer="zeros",
-                bias_initializer=bl.initializers.TrainableNormal(stddev_initializer=1.0))
+    cell = make(
+        kernel_initializer="zeros",
+        recurrent_initializer="zeros",
+        bias_initializer=bl.initializers.TrainableNormal(stddev_initializer=1.0),
+    )
     rnn = bl.VariationalRNN(cell, return_sequences=True)
     first = rnn(X, seed=[1, 2]).numpy()
     with bl.use_weights(bl.sample_weights(cell, [1, 2])):
@@ -116,13 +126,19 @@ def test_plain_initializers_are_keras():
     state = tf.random.stateless_normal([4, 5], [0, 1])
     np.testing.assert_array_equal(cell(X[:, 0], state)[0], keras(X[:, 0], state)[0])
     assert cell.losses == [] and bl.variational_layers(cell) == []
-    np.testing.assert_array_equal(
-        bl.VariationalRNN(cell)(X), tf.keras.layers.RNN(keras)(X)
-    )
+    np.testing.assert_array_equal(bl.VariationalRNN(cell)(X), tf.keras.layers.RNN(keras)(X))
 
 
-@pytest.mark.parametrize("options", [{"implementation": 1}, {"dropout": 0.4}, {"dropout": 0.4, "implementation": 1},
-                                     {"dropout": 0.3, "recurrent_dropout": 0.3}, {"use_bias": False}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"implementation": 1},
+        {"dropout": 0.4},
+        {"dropout": 0.4, "implementation": 1},
+        {"dropout": 0.3, "recurrent_dropout": 0.3},
+        {"use_bias": False},
+    ],
+)
 def test_mean_weights_equal_keras_with_every_option(options):
     """Under the posterior mean the cell is Keras' cell, the same dropout masks included."""
     cell = make(**options)
@@ -174,7 +190,9 @@ def test_while_loop_xla_and_gradients():
                         state = cell(sequence[t], state)[1]
                 else:
                     state = tf.while_loop(
-                        lambda t, _: t < 6, lambda t, h: (t + 1, cell(sequence[t], h)[1]), (0, tf.zeros([4, 5])),
+                        lambda t, _: t < 6,
+                        lambda t, h: (t + 1, cell(sequence[t], h)[1]),
+                        (0, tf.zeros([4, 5])),
                         maximum_iterations=6,
                     )[1]
             loss = tf.reduce_sum(state**2)

@@ -43,14 +43,20 @@ def sample_model():
     )
 
 
-@pytest.mark.parametrize("layer", [
-    bl.DenseReparameterization(
-        3, activation="relu", kernel_regularizer=bl.regularizers.NormalKLDivergence(0.1, 2.0, 3.0)
-    ),
-    bl.DenseFlipout(3, use_bias=False, kernel_initializer=bl.initializers.TrainableNormal("he_normal", 0.1, seed=2)),
-    bl.GRUCellReparameterization(3, dropout=0.1, implementation=1, bias_initializer=bl.initializers.GateBias()),
-    bl.VariationalRNN(bl.GRUCellReparameterization(3), return_sequences=True),
-], ids=lambda layer: type(layer).__name__)
+@pytest.mark.parametrize(
+    "layer",
+    [
+        bl.DenseReparameterization(
+            3, activation="relu", kernel_regularizer=bl.regularizers.NormalKLDivergence(0.1, 2.0, 3.0)
+        ),
+        bl.DenseFlipout(
+            3, use_bias=False, kernel_initializer=bl.initializers.TrainableNormal("he_normal", 0.1, seed=2)
+        ),
+        bl.GRUCellReparameterization(3, dropout=0.1, implementation=1, bias_initializer=bl.initializers.GateBias()),
+        bl.VariationalRNN(bl.GRUCellReparameterization(3), return_sequences=True),
+    ],
+    ids=lambda layer: type(layer).__name__,
+)
 def test_config_round_trip(layer):
     copy = type(layer).from_config(layer.get_config())
     assert copy.get_config() == layer.get_config()
@@ -104,8 +110,13 @@ def test_whole_models_load_in_a_fresh_process(tmp_path):
     for path in paths:
         model.save(path)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    done = subprocess.run([sys.executable, "-c", LOAD, str(tmp_path / "expected.npy"), *paths], env=environment,
-                          capture_output=True, text=True, timeout=200)
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD, str(tmp_path / "expected.npy"), *paths],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
     assert "loaded ok" in done.stdout, done.stderr[-3000:]
 
 
@@ -119,8 +130,9 @@ def test_fit_finds_the_exact_posterior():
     layer = bl.DenseFlipout(1, use_bias=False)
     model = tf.keras.Sequential([layer])
     log_likelihood = lambda target, output: tf.reduce_sum(tf.square(target - output) / 0.5)  # noqa: E731
-    model.compile(tf.keras.optimizers.Adam(tf.keras.optimizers.schedules.ExponentialDecay(0.1, 600, 0.1)),
-                  log_likelihood)
+    model.compile(
+        tf.keras.optimizers.Adam(tf.keras.optimizers.schedules.ExponentialDecay(0.1, 600, 0.1)), log_likelihood
+    )
     tf.random.set_seed(1)
     model.fit(x, y, batch_size=64, epochs=1500, verbose=0)
     assert layer.kernel_initializer.mean_value().numpy().item() == pytest.approx(mean, abs=0.03)

@@ -33,8 +33,15 @@ def test_categorical_perturbation_gives_categories(dtype):
     np.testing.assert_allclose(counts / 6000, [0.1 + 0.18] + 4 * [0.18], atol=0.03)
 
 
-@pytest.mark.parametrize("layer", [bl.NCPNormalPerturb(0.1, 0.2, 3), bl.NCPCategoricalPerturb(4, 0.3),
-                                   bl.NCPNormalOutput(0.5, 2.0), bl.PoissonProcess(tf.keras.layers.Dense(1), 0.5)])
+@pytest.mark.parametrize(
+    "layer",
+    [
+        bl.NCPNormalPerturb(0.1, 0.2, 3),
+        bl.NCPCategoricalPerturb(4, 0.3),
+        bl.NCPNormalOutput(0.5, 2.0),
+        bl.PoissonProcess(tf.keras.layers.Dense(1), 0.5),
+    ],
+)
 def test_config(layer):
     copy = tf.keras.layers.deserialize(tf.keras.layers.serialize(layer))
     assert type(copy) is type(layer) and copy.get_config() == layer.get_config()
@@ -51,15 +58,21 @@ def test_normal_output():
     kl = np.log(s / 0.7) + (0.49 + (1 - m) ** 2) / (2 * s**2) - 0.5
     assert len(layer.losses) == 1
     np.testing.assert_allclose(layer.losses[0], kl.sum() / 3, rtol=1e-5)
-    np.testing.assert_array_equal(bl.NCPNormalOutput()(loc), loc[:3])        # a tensor: stddev 1
+    np.testing.assert_array_equal(bl.NCPNormalOutput()(loc), loc[:3])  # a tensor: stddev 1
     with pytest.raises(ValueError, match="cannot be sliced"):
         layer(bl.RandomVariable(bl.Discretize()(inputs).distribution))
 
 
-@pytest.mark.parametrize("bad", [
-    lambda: bl.NCPNormalPerturb(stddev=-1), lambda: bl.NCPCategoricalPerturb(0), lambda: bl.NCPCategoricalPerturb(2, 1.1),
-    lambda: bl.NCPNormalOutput(stddev=0.0), lambda: bl.PoissonProcess(tf.exp, 0),
-])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        lambda: bl.NCPNormalPerturb(stddev=-1),
+        lambda: bl.NCPCategoricalPerturb(0),
+        lambda: bl.NCPCategoricalPerturb(2, 1.1),
+        lambda: bl.NCPNormalOutput(stddev=0.0),
+        lambda: bl.PoissonProcess(tf.exp, 0),
+    ],
+)
 def test_bad_arguments(bad):
     with pytest.raises(ValueError, match="Accepted"):
         bad()
@@ -96,5 +109,8 @@ def test_poisson_process():
     process = bl.PoissonProcess(rate, cell_size=0.01)
     np.testing.assert_allclose(process.log_prob(events, cells), np.log([3.2, 4.2, 4.8]).sum() - 4, rtol=1e-5)
     counts = process(cells)
-    np.testing.assert_allclose(counts.distribution.log_prob(1.0),
-                               scipy.stats.poisson(0.01 * (3 + 2 * cells[:, 0].numpy())).logpmf(1), rtol=1e-4)
+    np.testing.assert_allclose(
+        counts.distribution.log_prob(1.0),
+        scipy.stats.poisson(0.01 * (3 + 2 * cells[:, 0].numpy())).logpmf(1),
+        rtol=1e-4,
+    )

@@ -29,9 +29,14 @@ def coupling(mask=None):
 
 
 LAYERS = {
-    "made": real_nvp, "made_right_to_left": lambda: real_nvp("right-to-left"), "made_random": lambda: real_nvp("random"),
-    "coupling": coupling, "coupling_mask": lambda: coupling([0, 1, 0, 1]), "act_norm": bl.ActNorm,
-    "reverse": lambda: bl.Reverse(real_nvp()), "reverse_act_norm": lambda: bl.Reverse(bl.ActNorm()),
+    "made": real_nvp,
+    "made_right_to_left": lambda: real_nvp("right-to-left"),
+    "made_random": lambda: real_nvp("random"),
+    "coupling": coupling,
+    "coupling_mask": lambda: coupling([0, 1, 0, 1]),
+    "act_norm": bl.ActNorm,
+    "reverse": lambda: bl.Reverse(real_nvp()),
+    "reverse_act_norm": lambda: bl.Reverse(bl.ActNorm()),
 }
 X = tf.random.stateless_normal([3, 4], [1, 1])
 
@@ -55,7 +60,7 @@ def test_round_trip_and_log_det(make):
         tape.watch(X)
         y = layer(X)
     _, forward = np.linalg.slogdet(tape.batch_jacobian(y, X).numpy())
-    np.testing.assert_allclose(forward, -expected, atol=1e-4)          # the sign convention
+    np.testing.assert_allclose(forward, -expected, atol=1e-4)  # the sign convention
 
 
 @pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
@@ -66,7 +71,7 @@ def test_transformed_random_variable(make):
     base = ed.Normal(tf.zeros([3, 4]), 2.0)
     y = layer(base)
     assert isinstance(y, bl.RandomVariable) and y.shape == [3, 4] and y.distribution.batch_shape == [3]
-    np.testing.assert_allclose(y.value, layer(base.value), atol=1e-5)           # the same draw, pushed through
+    np.testing.assert_allclose(y.value, layer(base.value), atol=1e-5)  # the same draw, pushed through
     value = tf.convert_to_tensor(y)
     with tf.GradientTape() as tape:
         tape.watch(value)
@@ -78,7 +83,15 @@ def test_transformed_random_variable(make):
     np.testing.assert_allclose(y.distribution.log_prob(draws)[2], y.distribution.log_prob(draws[2]), atol=1e-4)
 
 
-@pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(
+            make, id=name, marks=[pytest.mark.slow] if name in ("made_random", "made_right_to_left", "reverse") else []
+        )
+        for name, make in LAYERS.items()
+    ],
+)
 def test_config_weights_and_compilation(make):
     layer = make()
     y = layer(X)
@@ -93,8 +106,10 @@ def test_config_weights_and_compilation(make):
 
 
 @pytest.mark.parametrize("order", ["left-to-right", "right-to-left", "random", [3, 1, 4, 2]])
-@pytest.mark.parametrize("hidden_dims, hidden_order", [([], "left-to-right"), ([2], "left-to-right"),
-                                                       ([9, 5], "left-to-right"), ([20, 20], "random")])
+@pytest.mark.parametrize(
+    "hidden_dims, hidden_order",
+    [([], "left-to-right"), ([2], "left-to-right"), ([9, 5], "left-to-right"), ([20, 20], "random")],
+)
 def test_made_is_triangular_whatever_its_weights(order, hidden_dims, hidden_order):
     network = MADE(3, hidden_dims, order, hidden_order, seed=3)
     inputs = tf.random.stateless_normal([2, 4, 2], [1, 2])
@@ -104,13 +119,14 @@ def test_made_is_triangular_whatever_its_weights(order, hidden_dims, hidden_orde
     with tf.GradientTape() as tape:
         tape.watch(inputs)
         outputs = network(inputs)
-    jacobian = np.abs(tape.batch_jacobian(outputs, inputs).numpy()).sum((0, 2, 4))        # [to, from]
+    jacobian = np.abs(tape.batch_jacobian(outputs, inputs).numpy()).sum((0, 2, 4))  # [to, from]
     ranks = {"left-to-right": [1, 2, 3, 4], "right-to-left": [4, 3, 2, 1], "random": network._ranks(4)[0]}.get(
-        order if isinstance(order, str) else None, order)
+        order if isinstance(order, str) else None, order
+    )
     earlier = np.less.outer(np.array(ranks), np.array(ranks)).T
     assert np.all(jacobian[~earlier] == 0)
     if hidden_order == "left-to-right" and hidden_dims != [2]:
-        assert np.all(jacobian[earlier] > 0)                                  # and all that may be seen is seen
+        assert np.all(jacobian[earlier] > 0)  # and all that may be seen is seen
     copy = MADE.from_config(network.get_config())
     copy(inputs)
     copy.set_weights(network.get_weights())
@@ -124,13 +140,26 @@ def test_made_bias_sees_nothing_and_ranks_reach_the_end():
     assert ranks[1].min() == 1 and ranks[1].max() == 3071
 
 
-@pytest.mark.parametrize("bad", [
-    lambda: MADE(0), lambda: MADE(hidden_dims=[0]), lambda: MADE(order="up"), lambda: MADE(order=[1, 1]),
-    lambda: MADE(hidden_order="up"), lambda: MADE()(tf.zeros([2])), lambda: MADE(order=[1, 2])(tf.zeros([1, 3, 1])),
-    lambda: bl.RealNVP(MADE(), mask=[1]), lambda: bl.RealNVP(MADE(), scale_limit=0), lambda: real_nvp()(tf.zeros([4])),
-    lambda: bl.RealNVP(MADE(1))(X), lambda: coupling([1, 0])(X), lambda: coupling()(tf.zeros([2, 4, 1])),
-    lambda: bl.ActNorm(-1.0), lambda: bl.Reverse(tf.keras.layers.Dense(2))(X),
-])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        lambda: MADE(0),
+        lambda: MADE(hidden_dims=[0]),
+        lambda: MADE(order="up"),
+        lambda: MADE(order=[1, 1]),
+        lambda: MADE(hidden_order="up"),
+        lambda: MADE()(tf.zeros([2])),
+        lambda: MADE(order=[1, 2])(tf.zeros([1, 3, 1])),
+        lambda: bl.RealNVP(MADE(), mask=[1]),
+        lambda: bl.RealNVP(MADE(), scale_limit=0),
+        lambda: real_nvp()(tf.zeros([4])),
+        lambda: bl.RealNVP(MADE(1))(X),
+        lambda: coupling([1, 0])(X),
+        lambda: coupling()(tf.zeros([2, 4, 1])),
+        lambda: bl.ActNorm(-1.0),
+        lambda: bl.Reverse(tf.keras.layers.Dense(2))(X),
+    ],
+)
 def test_bad_arguments(bad):
     with pytest.raises(ValueError, match="Accepted"):
         bad()
@@ -185,8 +214,9 @@ def test_elementwise_layer_and_scalar_events():
 
     y = Exp()(ed.Normal([0.0, 1.0], 1.0))
     value = [0.5, 2.0]
-    np.testing.assert_allclose(y.distribution.log_prob(value), scipy.stats.lognorm(1, scale=np.exp([0, 1])).logpdf(value),
-                               rtol=1e-5)
+    np.testing.assert_allclose(
+        y.distribution.log_prob(value), scipy.stats.lognorm(1, scale=np.exp([0, 1])).logpdf(value), rtol=1e-5
+    )
     assert np.all(y.value > 0)
 
 
@@ -203,16 +233,16 @@ def test_density_integrates_to_one():
 
 def test_figure_8_flow():
     batch_size = 16
-    features = tf.random.stateless_normal([batch_size, 2*2*3], [0, 7]) * 0.5 + 1.0
+    features = tf.random.stateless_normal([batch_size, 2 * 2 * 3], [0, 7]) * 0.5 + 1.0
 
-    model = tf.keras.Sequential([
-        layers.RealNVP(MADE(hidden_dims=[32, 32])),
-        layers.RealNVP(MADE(hidden_dims=[32, 32],
-                              order='right-to-left')),
-        layers.RealNVP(MADE(hidden_dims=[32, 32])),
-    ])
-    base = ed.Normal(tf.zeros([batch_size, 2*2*3]),
-                              1.)
+    model = tf.keras.Sequential(
+        [
+            layers.RealNVP(MADE(hidden_dims=[32, 32])),
+            layers.RealNVP(MADE(hidden_dims=[32, 32], order="right-to-left")),
+            layers.RealNVP(MADE(hidden_dims=[32, 32])),
+        ]
+    )
+    base = ed.Normal(tf.zeros([batch_size, 2 * 2 * 3]), 1.0)
     outputs = model(base)
     assert isinstance(outputs, bl.RandomVariable) and outputs.shape == [16, 12]
     optimizer, losses = tf.keras.optimizers.Adam(0.01), []
@@ -221,8 +251,7 @@ def test_figure_8_flow():
     def step():
         with tf.GradientTape() as tape:
             outputs = model(base)
-            loss = -tf.reduce_sum(outputs.distribution.log_prob(
-                features))
+            loss = -tf.reduce_sum(outputs.distribution.log_prob(features))
         gradients = tape.gradient(loss, model.trainable_variables)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables))
         return loss

@@ -26,10 +26,13 @@ def test_normal_splits_its_input():
         bl.Normal()(X[:, :5])
 
 
-@pytest.mark.parametrize("cls, scipy_log_prob, values", [
-    (bl.Bernoulli, lambda v, x: scipy.stats.bernoulli(1 / (1 + np.exp(-x))).logpmf(v), [0.0, 1.0]),
-    (bl.Poisson, lambda v, x: scipy.stats.poisson(np.exp(x)).logpmf(v), [0.0, 3.0]),
-])
+@pytest.mark.parametrize(
+    "cls, scipy_log_prob, values",
+    [
+        (bl.Bernoulli, lambda v, x: scipy.stats.bernoulli(1 / (1 + np.exp(-x))).logpmf(v), [0.0, 1.0]),
+        (bl.Poisson, lambda v, x: scipy.stats.poisson(np.exp(x)).logpmf(v), [0.0, 3.0]),
+    ],
+)
 def test_one_parameter_outputs(cls, scipy_log_prob, values):
     y = cls()(X)
     assert y.shape == X.shape and y.dtype == tf.float32
@@ -44,33 +47,59 @@ def test_categorical_drops_the_last_axis():
     np.testing.assert_allclose(y.distribution.log_prob(2), expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("layer, shape", [
-    (bl.Normal(5), [4, 5]), (bl.Categorical(5), [4]), (bl.Bernoulli(5), [4, 5]), (bl.Poisson(5), [4, 5]),
-    (bl.MixtureLogistic(5, num_components=2), [4, 5]), (bl.MixtureLogistic(2), [4]), (bl.VectorQuantizer(7, 5), [4, 5]),
-], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    "layer, shape",
+    [
+        (bl.Normal(5), [4, 5]),
+        (bl.Categorical(5), [4]),
+        (bl.Bernoulli(5), [4, 5]),
+        (bl.Poisson(5), [4, 5]),
+        (bl.MixtureLogistic(5, num_components=2), [4, 5]),
+        (bl.MixtureLogistic(2), [4]),
+        (bl.VectorQuantizer(7, 5), [4, 5]),
+    ],
+    ids=lambda value: type(value).__name__,
+)
 def test_units_project_and_train(layer, shape):
-    model = tf.keras.Sequential([tf.keras.layers.Dense(3), layer, tf.keras.layers.Lambda(lambda y: tf.cast(y, tf.float32))])
-    assert model(X).shape == shape                               # a tensor to the next layer
+    model = tf.keras.Sequential(
+        [tf.keras.layers.Dense(3), layer, tf.keras.layers.Lambda(lambda y: tf.cast(y, tf.float32))]
+    )
+    assert model(X).shape == shape  # a tensor to the next layer
     first = tf.keras.Sequential(model.layers[:2])
     with tf.GradientTape() as tape:
         y = first(X)
         assert isinstance(y, bl.RandomVariable) and y.shape == shape
         value = tf.stop_gradient(y.value)
-        loss = sum(first.losses) if isinstance(layer, bl.VectorQuantizer) else tf.reduce_sum(y.distribution.log_prob(value))
+        loss = (
+            sum(first.losses)
+            if isinstance(layer, bl.VectorQuantizer)
+            else tf.reduce_sum(y.distribution.log_prob(value))
+        )
     assert layer.trainable_weights and all(g is not None for g in tape.gradient(loss, first.trainable_variables))
     copy = tf.keras.layers.deserialize(tf.keras.layers.serialize(layer))
     assert type(copy) is type(layer) and copy.get_config() == layer.get_config()
     copy.set_weights(layer.get_weights())
     hidden = first.layers[0](X)
     if not isinstance(layer, bl.VectorQuantizer):
-        np.testing.assert_allclose(copy(hidden).distribution.log_prob(value), layer(hidden).distribution.log_prob(value))
+        np.testing.assert_allclose(
+            copy(hidden).distribution.log_prob(value), layer(hidden).distribution.log_prob(value)
+        )
 
 
-@pytest.mark.parametrize("bad", [
-    lambda: bl.Normal(0), lambda: bl.Bernoulli(2.5), lambda: bl.MixtureLogistic(), lambda: bl.VectorQuantizer(0),
-    lambda: bl.Discretize(1), lambda: bl.Discretize(low=2.0), lambda: bl.Discretize()(X),
-    lambda: bl.Discretize()(ed.MultivariateNormalDiag([0.0, 0.0])), lambda: bl.VectorQuantizer(3, commitment=-1.0),
-])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        lambda: bl.Normal(0),
+        lambda: bl.Bernoulli(2.5),
+        lambda: bl.MixtureLogistic(),
+        lambda: bl.VectorQuantizer(0),
+        lambda: bl.Discretize(1),
+        lambda: bl.Discretize(low=2.0),
+        lambda: bl.Discretize()(X),
+        lambda: bl.Discretize()(ed.MultivariateNormalDiag([0.0, 0.0])),
+        lambda: bl.VectorQuantizer(3, commitment=-1.0),
+    ],
+)
 def test_bad_arguments(bad):
     with pytest.raises(ValueError, match="Accepted"):
         bad()
@@ -95,19 +124,25 @@ def test_mixture_of_logistics_against_scipy():
     np.testing.assert_allclose(y.distribution.prob(0.3), density, rtol=1e-4)
 
 
-@pytest.mark.parametrize("base", [
-    ed.Normal([0.1, -3.0], [0.3, 2.0]), ed.Logistic([0.1, 0.9], [0.05, 1.0]), bl.MixtureLogistic(2, num_components=3)(X[:1]),
-], ids=["normal", "logistic", "mixture"])
+@pytest.mark.parametrize(
+    "base",
+    [
+        ed.Normal([0.1, -3.0], [0.3, 2.0]),
+        ed.Logistic([0.1, 0.9], [0.05, 1.0]),
+        bl.MixtureLogistic(2, num_components=3)(X[:1]),
+    ],
+    ids=["normal", "logistic", "mixture"],
+)
 def test_discretize_is_a_distribution(base):
     y = bl.Discretize(num_bins=16)(base)
     grid = np.linspace(-1, 1, 16, dtype=np.float32).reshape([16] + [1] * len(base.shape))
     masses = y.distribution.prob(np.broadcast_to(grid, [16, *base.shape])).numpy()
     np.testing.assert_allclose(masses.sum(0), 1.0, atol=1e-5)
-    edges = (grid[:-1] + 1 / 15)
+    edges = grid[:-1] + 1 / 15
     cdf = base.distribution.cdf(np.broadcast_to(edges, [15, *base.shape])).numpy()
     np.testing.assert_allclose(masses, np.diff(cdf, axis=0, prepend=0, append=1), atol=1e-6)
     draws = y.distribution.sample(4000, seed=[1, 2]).numpy()
-    assert np.abs((draws[..., None] - grid.reshape(-1))).min(-1).max() < 1e-6
+    assert np.abs(draws[..., None] - grid.reshape(-1)).min(-1).max() < 1e-6
     np.testing.assert_allclose(draws.mean(0), (masses * grid).sum(0), atol=0.06)
     np.testing.assert_allclose(y.distribution.mean(), (masses * grid).sum(0), atol=1e-5)
 
@@ -131,7 +166,7 @@ def test_vector_quantizer():
     np.testing.assert_allclose(y, [[0, 0], [1, 1]], atol=1e-6)
     np.testing.assert_array_equal(layer.codes(x), [0, 1])
     assert loss.numpy() == pytest.approx(1.5 * np.mean([0.04, 0.01, 0.01, 0.04]), rel=1e-4)
-    np.testing.assert_allclose(tape.gradient(total, x), [[1, 2], [3, 4]])                    # straight through
+    np.testing.assert_allclose(tape.gradient(total, x), [[1, 2], [3, 4]])  # straight through
     np.testing.assert_allclose(tape.gradient(loss, x), 0.5 * 2 / 4 * (x.numpy() - y.numpy()), rtol=1e-4)
     codes = tf.convert_to_tensor(tape.gradient(loss, layer.table)).numpy()
     np.testing.assert_allclose(codes[2], 0)
@@ -145,7 +180,8 @@ def test_random_variables_by_name():
     with pytest.raises(AttributeError, match="no distribution"):
         ed.Gama
     assert float(ed.Normal(1.0, 2.0).distribution.kl_divergence(ed.Normal(0.0, 1.0))) == pytest.approx(
-        0.5 * (4 + 1 - 1) - np.log(2))
+        0.5 * (4 + 1 - 1) - np.log(2)
+    )
 
 
 def test_fit_with_a_likelihood():
@@ -163,42 +199,39 @@ def test_figure_6_image_transformer():
     features = tf.cast(np.random.default_rng(0).integers(0, 256, [2, 4, 3]), tf.float32) / 127.5 - 1
     inputs = tf.keras.layers.Input(shape=[4, 3])
     x = tf.keras.layers.Dense(8, activation="relu")(inputs)
-    x = layers.MixtureLogistic(
-        3, num_components=5)(x)
+    x = layers.MixtureLogistic(3, num_components=5)(x)
     x = layers.Discretize(x)
-    model = tf.keras.Model(inputs=inputs,
-                           outputs=x,
-                           name='ImageTransformer')
+    model = tf.keras.Model(inputs=inputs, outputs=x, name="ImageTransformer")
     with tf.GradientTape() as tape:
-        loss = -tf.reduce_sum(
-            model(features).distribution.log_prob(
-                features))
+        loss = -tf.reduce_sum(model(features).distribution.log_prob(features))
     assert 0 < loss / 24 < 10 and all(g is not None for g in tape.gradient(loss, model.trainable_variables))
 
 
 def test_figure_7_variational_auto_encoder():
-    Conv2D = functools.partial(
-        tf.keras.layers.Conv2D, activation=tf.nn.relu)
-    Conv2DTranspose = functools.partial(
-        tf.keras.layers.Conv2DTranspose, activation=tf.nn.relu)
+    Conv2D = functools.partial(tf.keras.layers.Conv2D, activation=tf.nn.relu)
+    Conv2DTranspose = functools.partial(tf.keras.layers.Conv2DTranspose, activation=tf.nn.relu)
 
-    encoder = tf.keras.Sequential([
-        Conv2D(4, 5, 2, padding='SAME'),
-        Conv2D(8, 4, 1, padding='VALID'),
-        layers.Normal(name='latent_code'),
-    ])
-    decoder = tf.keras.Sequential([
-        Conv2DTranspose(8, 4, 1, padding='VALID'),
-        Conv2DTranspose(4, 5, 2, padding='SAME'),
-        Conv2D(3*256, 5, 1, padding='SAME', activation=None),
-        tf.keras.layers.Reshape([8, 8, 3, 256]),
-        layers.Categorical(name='image'),
-    ])
+    encoder = tf.keras.Sequential(
+        [
+            Conv2D(4, 5, 2, padding="SAME"),
+            Conv2D(8, 4, 1, padding="VALID"),
+            layers.Normal(name="latent_code"),
+        ]
+    )
+    decoder = tf.keras.Sequential(
+        [
+            Conv2DTranspose(8, 4, 1, padding="VALID"),
+            Conv2DTranspose(4, 5, 2, padding="SAME"),
+            Conv2D(3 * 256, 5, 1, padding="SAME", activation=None),
+            tf.keras.layers.Reshape([8, 8, 3, 256]),
+            layers.Categorical(name="image"),
+        ]
+    )
     features = tf.constant(np.random.default_rng(0).integers(0, 256, [2, 8, 8, 3]), tf.int32)
     with tf.GradientTape() as tape:
         encoding = encoder(tf.cast(features, tf.float32) / 255)
-        nll = -decoder(encoding).distribution.log_prob(features)         # the figure has the sign wrong
-        kl = encoding.distribution.kl_divergence(ed.Normal(0., 1.))
+        nll = -decoder(encoding).distribution.log_prob(features)  # the figure has the sign wrong
+        kl = encoding.distribution.kl_divergence(ed.Normal(0.0, 1.0))
         loss = tf.reduce_mean(tf.reduce_sum(nll, [1, 2, 3]) + tf.reduce_sum(kl, [1, 2, 3]))
     assert encoding.shape == [2, 1, 1, 4] and nll.shape == [2, 8, 8, 3] and kl.shape == [2, 1, 1, 4]
     variables = encoder.trainable_variables + decoder.trainable_variables

@@ -353,3 +353,20 @@ def test_mirrored_strategy():
     command = [sys.executable, "-c", MIRRORED]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
     assert "mirrored ok" in done.stdout, done.stderr[-3000:]
+
+
+def test_a_shared_draw_has_no_signs_of_its_own():
+    """Two equal examples give equal outputs, those of the drawn kernel; without `shared` Flipout tells them apart."""
+    layer = bl.DenseFlipout(50, use_bias=False)
+    layer.build([None, 3])
+    x = tf.ones([2, 3])
+    for samples in (None, 2):
+        shared = bl.sample_weights(layer, [1, 2], samples, shared=True)
+        [entry] = shared.values()
+        assert set(entry) == {"kernel"}
+        inputs = x if samples is None else tf.stack([x, x])
+        with bl.use_weights(shared):
+            np.testing.assert_allclose(layer(inputs), inputs @ entry["kernel"], rtol=1e-5)
+    with bl.use_weights(bl.sample_weights(layer, [1, 2])):
+        first, second = layer(x)
+    assert np.abs(first - second).max() > 1e-3

@@ -58,7 +58,17 @@ def test_run_ends_with_its_results(run):
 def test_terminal_shows_our_lines_only(run):
     _, result = run
     assert result.stderr == ""
-    ours = ("bayes-planet ", "episode ", "  evaluation after", "Done: ", "  return", "  weight KL", "  video", "  metrics", "  library")
+    ours = (
+        "bayes-planet ",
+        "episode ",
+        "  evaluation after",
+        "Done: ",
+        "  return",
+        "  weight KL",
+        "  video",
+        "  metrics",
+        "  library",
+    )
     assert [line for line in result.stdout.splitlines() if not line.startswith(ours)] == []
 
 
@@ -73,7 +83,9 @@ def test_metrics_have_every_value_and_no_nan(run):
     expected |= {f"weight_kl/{layer}" for layer in LAYERS} | {f"weight_stddev/{layer}" for layer in LAYERS}
     assert all(expected <= set(row) for row in updates)
     for row in updates:
-        np.testing.assert_allclose(row["weight_kl/total"], sum(row[f"weight_kl/{layer}"] for layer in LAYERS), rtol=1e-5)
+        np.testing.assert_allclose(
+            row["weight_kl/total"], sum(row[f"weight_kl/{layer}"] for layer in LAYERS), rtol=1e-5
+        )
     episodes = [row for row in rows if "train/return" in row]
     assert [row["train/episode"] for row in episodes] == [0, 1, 2, 3]
     assert [row["train/random_actions"] for row in episodes] == [1, 1, 0, 0]
@@ -152,7 +164,12 @@ def test_killed_and_interrupted_run_equals_an_uninterrupted_one(run, tmp_path):
         returns = {row["train/episode"]: row["train/return"] for row in rows if "train/return" in row}
         evaluations = [row["eval/return_mean"] for row in rows if "eval/return_mean" in row]
         last = [row for row in rows if "loss/total" in row][-1]
-        return {"returns": returns, "evaluation": evaluations[-1:], "kl": last["weight_kl/total"], "updates": last["updates"]}
+        return {
+            "returns": returns,
+            "evaluation": evaluations[-1:],
+            "kl": last["weight_kl/total"],
+            "updates": last["updates"],
+        }
 
     resumed, expected = results(logdir), results(uninterrupted)
     assert resumed.keys() == expected.keys() and resumed["updates"] == expected["updates"]

@@ -74,7 +74,10 @@ def test_broken_newest_checkpoint_costs_only_the_work_since_the_one_before(finis
     newest = sorted((copy / "checkpoints").iterdir())[-1]
     data = next(newest.glob("*.data-*"))
     data.write_bytes(data.read_bytes()[:100])
-    with pytest.warns(RuntimeWarning, match=newest.name), trainer_in(copy, config_of("evaluation.workers=1")) as trainer:
+    with (
+        pytest.warns(RuntimeWarning, match=newest.name),
+        trainer_in(copy, config_of("evaluation.workers=1")) as trainer,
+    ):
         assert trainer.counters.updates <= 4
         trainer.run()
         for value, other in zip(weights(trainer), expected, strict=True):

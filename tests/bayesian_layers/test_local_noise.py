@@ -1,0 +1,105 @@
+"""Local reparameterisation, variational dropout and horseshoe layers."""
+
+import numpy as np
+import pytest
+
+import bayes_planet  # noqa: F401  (selects Keras 2)
+from bayes_planet import bayesian_layers as bl
+
+import tensorflow as tf  # isort: skip
+
+DENSE = [bl.DenseLocalReparameterization, bl.DenseVariationalDropout, bl.DenseHierarchical]
+CONV = [bl.Conv2DVariationalDropout, bl.Conv2DHierarchical]
+HORSESHOE = (bl.DenseHierarchical, bl.Conv2DHierarchical)
+
+
+def make(cls, **kwargs):
+    shape = [2, 5, 5, 3] if cls in CONV else [4, 3]
+    size = {"kernel_size": 2} if cls in CONV else {}
+    normal = bl.initializers.TrainableNormal("glorot_uniform", 0.3)
+    layer = cls(2, kernel_initializer=normal, **size, **kwargs)
+    x = tf.random.stateless_normal(shape, [4, 4])
+    layer(tf.cast(x, layer.compute_dtype))
+    return layer, x
+
+
+@pytest.mark.parametrize("cls", DENSE[:2] + CONV[:1])
+def test_mean_and_variance_follow_theory(cls):
+    layer, x = make(cls, use_bias=False)
+    x = x[:1]
+    many = tf.repeat(x, 4000, 0)
+    y = layer(many, seed=[1, 2], training=True).numpy()
+    m = layer.kernel_initializer.mean
+    s2 = tf.square(layer.kernel_initializer.stddev_value())
+    product = (
+        (lambda a, b: tf.nn.conv2d(a, b, 1, "VALID").numpy()[0]) if cls in CONV else (lambda a, b: (a @ b).numpy()[0])
+    )
+    mean, variance = product(x, m), product(tf.square(x), s2)
+    np.testing.assert_allclose(y.mean(0), mean, atol=5 * np.sqrt(variance.max() / 4000))
+    np.testing.assert_allclose(y.var(0), variance, rtol=0.15)
+    np.testing.assert_array_equal(layer(many, seed=[1, 2], training=True), y)
+
+
+def test_gradients_vary_less_than_with_shared_weights():
+    spread = {}
+    for cls in (bl.DenseReparameterization, bl.DenseFlipout, bl.DenseLocalReparameterization):
+        normal = bl.initializers.TrainableNormal(tf.keras.initializers.Constant(0.3), 0.5)
+        layer = cls(1, kernel_initializer=normal, use_bias=False)
+        x = tf.random.stateless_normal([64, 3], [7, 7])
+        layer(x)
+        mean = layer.kernel_initializer.mean
+
+        @tf.function
+        def gradient(seed, layer=layer, x=x, mean=mean):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(layer(x, seed=seed) ** 2)
+            return tape.gradient(loss, mean)
+
+        spread[cls] = np.var([gradient(tf.constant([n, 1])) for n in range(200)], 0).sum()
+    plain, flip, local = spread.values()
+    assert local < flip < plain / 4
+
+
+@pytest.mark.parametrize("cls", DENSE + CONV)
+def test_samples_losses_config_and_gradients(cls):
+    layer, x = make(cls)
+    assert len(layer.losses) == (3 if cls in HORSESHOE else 1)
+    with bl.use_weights(bl.sample_weights(layer, [1, 2])):
+        np.testing.assert_array_equal(layer(x, training=True), layer(x, training=False))
+    weights = bl.sample_weights(layer, [1, 2], samples=3)
+    with bl.use_weights(weights):
+        together = layer(tf.stack([x, 2 * x, -x]))
+    for index, own in enumerate((x, 2 * x, -x)):
+        with bl.use_weights(tf.nest.map_structure(lambda tensor: tensor[index], weights)):
+            np.testing.assert_allclose(together[index], layer(own), rtol=1e-4, atol=1e-5)
+    with bl.use_weights(bl.posterior_mean(layer)):
+        assert np.all(np.isfinite(layer(x)))
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(layer(x, seed=[1, 2], training=True) ** 2) + tf.add_n(layer.losses)
+    gradients = tape.gradient(loss, layer.trainable_variables)
+    assert all(g is not None and np.all(np.isfinite(g)) for g in gradients)
+    copy = cls.from_config(layer.get_config())
+    assert copy.get_config() == layer.get_config()
+    copy(x)
+    copy.set_weights(layer.get_weights())
+    np.testing.assert_array_equal(copy(x, seed=[1, 2], training=True), layer(x, seed=[1, 2], training=True))
+    half, _ = make(cls, dtype="mixed_bfloat16")
+    assert half(tf.cast(x, tf.bfloat16), training=True).dtype == tf.bfloat16
+    flag = tf.function(lambda training: layer(x, seed=[1, 2], training=training))
+    np.testing.assert_allclose(flag(tf.constant(True)), layer(x, seed=[1, 2], training=True), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("cls", HORSESHOE)
+def test_horseshoe_scales_the_kernel(cls):
+    layer, x = make(cls)
+    entry = bl.sample_weights(layer, [1, 2])[bl.layer_key(layer)]
+    plain = {name: entry[name] for name in ("kernel", "local_scale", "global_scale")}
+    with bl.use_weights({bl.layer_key(layer): plain}):
+        y = layer(x)
+    local = entry["local_scale"] * entry["global_scale"]
+    if cls is bl.DenseHierarchical:
+        expected = x @ (entry["kernel"] * local[:, None])
+    else:
+        expected = tf.nn.conv2d(x, entry["kernel"] * local, 1, "VALID")
+    np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-6)
+    assert layer.global_scale_regularizer.scale == 1e-5

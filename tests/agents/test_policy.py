@@ -155,6 +155,7 @@ def test_rows_of_an_unknown_batch_are_independent(state_agent):
     assert np.abs(together[0] - together[1]).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_a_saved_policy_with_a_batch_size_compiled_by_xla(tmp_path):
     environment = GymnasiumPyEnvironment(toy.Echo())
     specs = tensor_spec.from_spec((environment.time_step_spec(), environment.action_spec()))

@@ -91,6 +91,7 @@ def test_the_trigger_saves_policies_that_run(tmp_path):
         assert policy.action(step, policy.get_initial_state(1)).action.shape == [1, 6]
 
 
+@pytest.mark.slow
 def test_two_replicas_train_as_one(tmp_path):
     ended = subprocess.run(
         [sys.executable, "-m", "tests.agents.mirrored_program", str(tmp_path)],

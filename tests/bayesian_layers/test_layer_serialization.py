@@ -120,6 +120,7 @@ def test_whole_models_load_in_a_fresh_process(tmp_path):
     assert "loaded ok" in done.stdout, done.stderr[-3000:]
 
 
+@pytest.mark.slow
 def test_fit_finds_the_exact_posterior():
     """Linear regression with a known noise: the posterior of the single weight is normal and known."""
     generator = np.random.default_rng(0)

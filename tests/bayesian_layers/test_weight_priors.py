@@ -73,6 +73,7 @@ def test_log_uniform_falls_as_dropout_grows():
     np.testing.assert_allclose(values, [4.636, 0.431, 0.0], atol=1.5e-3)
 
 
+@pytest.mark.slow
 def test_empirical_bayes_is_the_minimum_over_the_variance():
     weight = variable(tfd.Normal(f64(np.linspace(0.1, 0.9, 5)), f64(0.3)))
     regularizer = reg.NormalEmpiricalBayesKLDivergence(mean=0.2)

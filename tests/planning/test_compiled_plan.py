@@ -20,7 +20,10 @@ def test_portable_noise_is_normal_and_the_same_under_xla():
     assert np.abs(np.corrcoef(np.ravel(plain), np.ravel(noise_module.normal([100, 100], seed(2, 2))))[0, 1]) < 0.05
 
 
-@pytest.mark.parametrize(("weights", "estimator"), [("mean", "reparameterization"), ("average", "flipout")])
+@pytest.mark.parametrize(
+    ("weights", "estimator"),
+    [("mean", "reparameterization"), pytest.param("average", "flipout", marks=pytest.mark.slow)],
+)
 def test_a_compiled_decision_is_the_uncompiled_one(weights, estimator, portable_noise):  # noqa: F811
     layers = ["prior_input", "prior_mean"] + ["gru"] * (estimator == "reparameterization")
     config = tiny_config(

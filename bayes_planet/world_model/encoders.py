@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from bayes_planet.world_model.convolution import PatchConvolution
+from bayes_planet.world_model.images import flatten_images
 
 
 class ImageEncoder(tf.Module):
@@ -14,17 +14,16 @@ class ImageEncoder(tf.Module):
     def __init__(self, depth: int = 32, activation: str = "relu", policy: str = "float32", name: str = "image_encoder"):
         super().__init__(name)
         self.embedding_size = 32 * depth
-        layers = [tf.keras.layers.Conv2D] * 3 + [PatchConvolution]
         self._layers = [
-            layer(depth * 2**i, 4, 2, activation=activation, dtype=policy, name=f"convolution_{i}")
-            for i, layer in enumerate(layers)
+            tf.keras.layers.Conv2D(depth * 2**i, 4, 2, activation=activation, dtype=policy, name=f"convolution_{i}")
+            for i in range(4)
         ]
 
     def __call__(self, image: tf.Tensor) -> tf.Tensor:
         if image.shape[-3:] != (64, 64, 3):
             raise ValueError(f"image has shape {image.shape}. Accepted: [..., 64, 64, 3].")
         leading = tf.shape(image)[:-3]
-        x = tf.reshape(image, [-1, 64, 64, 3])
+        x = flatten_images(image)
         for layer in self._layers:
             x = layer(x)
         x = tf.reshape(x, tf.concat([leading, [self.embedding_size]], 0))

@@ -7,7 +7,7 @@ def dtype_policy(precision: str) -> str:
     """The Keras dtype policy for `train.precision`: 'float32' or 'mixed_bfloat16'.
 
     'auto' takes bfloat16 where hardware multiplies it natively: a TPU, a GPU of compute capability 8 or
-    more, or a processor with AMX. Elsewhere bfloat16 is emulated and slower than float32.
+    more, or a processor with AMX or AVX512-BF16. Elsewhere bfloat16 is emulated and slower than float32.
     """
     if precision == "auto":
         precision = "bfloat16" if _has_native_bfloat16() else "float32"
@@ -23,6 +23,7 @@ def _has_native_bfloat16() -> bool:
         return details.get("compute_capability", (0, 0)) >= (8, 0)
     try:
         with open("/proc/cpuinfo") as file:
-            return "amx_bf16" in file.read()
+            flags = file.read()
+            return any(flag in flags for flag in ("amx_bf16", "avx512_bf16"))
     except OSError:
         return False

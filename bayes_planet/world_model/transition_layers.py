@@ -7,6 +7,7 @@ import tensorflow as tf
 from bayes_planet import bayesian_layers
 from bayes_planet.bayesian_layers import initializers, regularizers
 from bayes_planet.config import BayesianConfig
+from bayes_planet.world_model.gru import GRUBlockCell
 
 
 @tf.keras.utils.register_keras_serializable("bayes_planet")
@@ -70,11 +71,10 @@ def gru_cell(name: str, units: int, fan_in: int, config: BayesianConfig, policy:
             **shared,
         )
     else:
-        cell = tf.keras.layers.GRUCell(
+        cell = GRUBlockCell(
             units,
             kernel_initializer=initializer,
             recurrent_initializer=GRUBlockInitializer(fan_in + units),
-            reset_after=False,
             **shared,
         )
     cell.build([None, fan_in])

@@ -8,7 +8,7 @@ from tf_agents.trajectories import time_step as ts
 from tf_agents.typing import types
 
 from bayes_planet.agents import specs
-from bayes_planet.planning import Actor
+from bayes_planet.planning import Actor, Plan
 from bayes_planet.planning.actor import ActorState
 from bayes_planet.world_model import State
 
@@ -17,8 +17,8 @@ class BayesPlanetPolicy(tf_policy.TFPolicy):
     """Acts by planning in the world model (`bayes_planet.planning.Actor`).
 
     The policy state is a dict, zero before the first step: the latent state ('mean', 'stddev', 'sample' float32
-    [B, Z], 'belief' float32 [B, H]), the executed 'action' float32 [B, A], and 'step' int32 [B], the decisions made
-    in the episode. It is forgotten where `time_step.is_first()`. Begin with `get_initial_state(B)`.
+    [B, Z], 'belief' float32 [B, H]), the executed 'action' float32 [B, A], 'step' int32 [B], the decisions made in the
+    episode, and with `planner.warm_start` the last plan ('plan_mean', 'plan_elites'). It is forgotten where `time_step.is_first()`. Begin with `get_initial_state(B)`.
 
     With a batch size known when tracing, the environments are planned for together. Without (a PolicySaver made
     with `batch_size=None`) they are planned for one by one, so any number works; with `PolicySaver(policy,
@@ -55,6 +55,11 @@ class BayesPlanetPolicy(tf_policy.TFPolicy):
             "action": tf.TensorSpec([model.action_size], tf.float32),
             "step": tf.TensorSpec([], tf.int32),
         }
+        if actor.planner.config.warm_start:
+            plan = actor.planner.no_plan(1)
+            policy_state_spec |= {
+                f"plan_{name}": tf.TensorSpec(value.shape[1:], tf.float32) for name, value in plan._asdict().items()
+            }
         # TF-Agents' own reset traces a new function at every call outside of one: 0.1 s a step.
         super().__init__(
             time_step_spec, action_spec, policy_state_spec=policy_state_spec, automatic_state_reset=False, name=name
@@ -111,10 +116,13 @@ class BayesPlanetPolicy(tf_policy.TFPolicy):
     ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         latent = State(*(policy_state[name] for name in State._fields))
         seed = tf.random.experimental.stateless_fold_in(seed, row)
-        action, after = self._actor(
-            observation, ActorState(latent, policy_state["action"]), is_first, seed, self._noise
-        )
-        return action, {**after.latent._asdict(), "action": after.action, "step": policy_state["step"] + 1}
+        plan = Plan(policy_state["plan_mean"], policy_state["plan_elites"]) if "plan_mean" in policy_state else ()
+        before = ActorState(latent, policy_state["action"], plan)
+        action, after = self._actor(observation, before, is_first, seed, self._noise)
+        state = {**after.latent._asdict(), "action": after.action, "step": policy_state["step"] + 1}
+        if plan:
+            state |= {f"plan_{name}": value for name, value in after.plan._asdict().items()}
+        return action, state
 
 
 def _step_seed(seed: types.Seed | None, steps: tf.Tensor) -> tf.Tensor:

@@ -134,12 +134,21 @@ class PlannerConfig:
     iterations: int = setting(10, "refits of the plan distribution a decision", "PlaNet, App. A")
     weights: str = setting("mean", "weights candidates are rolled out under: mean; sample (one draw a plan); spread (weight_samples draws, each for its share of the candidates); average (every candidate under each of weight_samples draws)")
     weight_samples: int = setting(1, "weight draws for spread and average")
+    warm_start: bool = setting(False, "start from the last plan, moved on by a step, instead of from 0", "iCEM (Pinneri et al. 2020), Sec. 3.4")
+    initial_stddev: float = setting(1.0, "stddev of the first candidates", "PlaNet, App. A")
+    candidates_decay: float = setting(1.0, "factor by which candidates become fewer from one iteration to the next, down to twice the elites", "iCEM, Sec. 3.3")
+    noise_exponent: float = setting(0.0, "candidates' noise has the power spectrum 1 / f^noise_exponent over time; 0: white", "iCEM, Sec. 3.1")
+    elites_kept: float = setting(0.0, "share of the elites that take part in the next iteration (with warm_start: in the next decision too)", "iCEM, Sec. 3.2")
     uncertainty_bonus: float = setting(0.0, "with average: return = mean + bonus * stddev over weight draws; negative: cautious")
 
     def __post_init__(self) -> None:
         for name in ("horizon", "candidates", "elites", "iterations", "weight_samples"):
             require(getattr(self, name) >= 1, f"planner.{name}", getattr(self, name), "1 or more")
         require(self.elites <= self.candidates, "planner.elites", self.elites, f"at most planner.candidates, {self.candidates}")
+        require(self.initial_stddev > 0, "planner.initial_stddev", self.initial_stddev, "a positive number")
+        require(self.candidates_decay >= 1, "planner.candidates_decay", self.candidates_decay, "1 or more")
+        require(self.noise_exponent >= 0, "planner.noise_exponent", self.noise_exponent, "0 or more")
+        require(0 <= self.elites_kept < 1, "planner.elites_kept", self.elites_kept, "0 to below 1")
         require_choice("planner.weights", self.weights, ("mean", "sample", "spread", "average"))
         require(self.weights != "spread" or self.candidates % self.weight_samples == 0, "planner.weight_samples", self.weight_samples, f"a divisor of planner.candidates, {self.candidates}, with weights spread")
 

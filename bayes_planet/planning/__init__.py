@@ -1,7 +1,7 @@
 """Planning in latent space with the cross-entropy method, and the policy that filters, plans and acts."""
 
 from bayes_planet.planning.actor import Actor, ActorState
-from bayes_planet.planning.cem import cross_entropy_method
+from bayes_planet.planning.cem import Plan, cross_entropy_method
 from bayes_planet.planning.planner import Planner
 
-__all__ = ["Actor", "ActorState", "Planner", "cross_entropy_method"]
+__all__ = ["Actor", "ActorState", "Plan", "Planner", "cross_entropy_method"]

@@ -5,15 +5,20 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from bayes_planet.planning.cem import Plan
 from bayes_planet.planning.planner import Planner
 from bayes_planet.world_model import State
 
 
 class ActorState(NamedTuple):
-    """What the policy carries from step to step: the latent State [B, ...] and the executed action [B, A]."""
+    """What the policy carries from step to step.
+
+    The latent State [B, ...], the executed action [B, A], and with `planner.warm_start` the last Plan (else ()).
+    """
 
     latent: State
     action: tf.Tensor
+    plan: Plan | tuple[()] = ()
 
 
 class Actor(tf.Module):
@@ -35,7 +40,8 @@ class Actor(tf.Module):
     def initial_state(self, batch: int) -> ActorState:
         """The state before the first step of an episode: zeros."""
         model = self.planner.world_model
-        return ActorState(model.rssm.initial_state(batch), tf.zeros([batch, model.action_size]))
+        plan = self.planner.no_plan(batch) if self.planner.config.warm_start else ()
+        return ActorState(model.rssm.initial_state(batch), tf.zeros([batch, model.action_size]), plan)
 
     def filter(
         self, observation: Mapping[str, tf.Tensor], state: ActorState, is_first: tf.Tensor, seed: tf.Tensor
@@ -43,12 +49,7 @@ class Actor(tf.Module):
         """The posterior latent State [B, ...] after an observation; where `is_first`, the past is forgotten."""
         model = self.planner.world_model
         fold = tf.random.experimental.stateless_fold_in
-        forget = tf.convert_to_tensor(is_first)[:, None]
-        latent, action = tf.nest.map_structure(
-            # Not times 0, which would keep a NaN.
-            lambda value: tf.where(forget, tf.zeros_like(value), value),
-            (state.latent, state.action),
-        )
+        latent, action, _ = _forget(state, is_first)
         embedded = model.embed(model.prepare(observation, fold(seed, 0)))
         return model.rssm.observe_step(embedded, action, latent, seed=fold(seed, 1))
 
@@ -74,10 +75,12 @@ class Actor(tf.Module):
         """
         fold = tf.random.experimental.stateless_fold_in
         latent = self.filter(observation, state, is_first, fold(seed, 0))
-        action = self.planner.plan(latent, fold(seed, 1))[:, 0]
+        last = _forget(state, is_first).plan
+        plan = self.planner.search(latent, fold(seed, 1), last or None)
+        action = plan.mean[:, 0]
         action += noise * tf.random.stateless_normal(tf.shape(action), fold(seed, 2))
         action = tf.clip_by_value(action, -1.0, 1.0)
-        return action, ActorState(latent, action)
+        return action, ActorState(latent, action, plan if last else ())
 
     def __call__(
         self,
@@ -89,3 +92,14 @@ class Actor(tf.Module):
     ) -> tuple[tf.Tensor, ActorState]:
         """`act`, traced once per batch size and compiled."""
         return self._compiled(observation, state, is_first, seed, tf.convert_to_tensor(noise, tf.float32))
+
+
+def _forget(state: ActorState, is_first: tf.Tensor) -> ActorState:
+    """The state, zero where a new episode begins."""
+    forget = tf.convert_to_tensor(is_first)
+
+    def keep(value: tf.Tensor) -> tf.Tensor:
+        # Not times 0, which would keep a NaN.
+        return tf.where(tf.reshape(forget, [-1] + [1] * (len(value.shape) - 1)), tf.zeros_like(value), value)
+
+    return tf.nest.map_structure(keep, state)

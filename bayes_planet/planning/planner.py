@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from bayes_planet import bayesian_layers
 from bayes_planet.config import PlannerConfig
-from bayes_planet.planning.cem import cross_entropy_method
+from bayes_planet.planning.cem import Plan, cross_entropy_method
 from bayes_planet.world_model import State, WorldModel
 
 
@@ -19,7 +19,8 @@ class Planner(tf.Module):
       spread: S draws, each for N / S of the candidates.
       average: every candidate under each of S draws; return = mean + uncertainty_bonus * stddev over draws.
 
-    Source: PlaNet, Sec. 4 and Algorithm 2; google-research/planet, scripts/objectives.py.
+    Source: PlaNet, Sec. 4 and Algorithm 2; google-research/planet, scripts/objectives.py; the options of the search
+    from Pinneri et al. 2020 (iCEM).
     """
 
     def __init__(self, world_model: WorldModel, config: PlannerConfig, name: str = "planner"):
@@ -32,8 +33,22 @@ class Planner(tf.Module):
     def world_model(self) -> WorldModel:
         return self._world_model()
 
+    @property
+    def kept(self) -> int:
+        """E, the elites that go on from one iteration to the next."""
+        return round(self.config.elites_kept * self.config.elites)
+
+    def no_plan(self, batch: int) -> Plan:
+        """What comes before the first decision of an episode: zeros."""
+        shape = [self.config.horizon, self.world_model.action_size]
+        return Plan(tf.zeros([batch, *shape]), tf.zeros([batch, self.kept, *shape]))
+
     def plan(self, state: State, seed: tf.Tensor) -> tf.Tensor:
         """Action sequences float32 [B, T, A] in [-1, 1] for states [B, ...], B known when tracing; seed int32 [2]."""
+        return self.search(state, seed).mean
+
+    def search(self, state: State, seed: tf.Tensor, last: Plan | None = None) -> Plan:
+        """As `plan`. With `planner.warm_start` the search starts from the plan of the step before, `last`."""
         config, rssm = self.config, self.world_model.rssm
         batch = state.sample.shape[0]
         if batch is None:
@@ -42,13 +57,13 @@ class Planner(tf.Module):
         draws = config.weight_samples if config.weights in ("spread", "average") else 1
         weights = self._weights(fold(seed, 1), draws)
         axis = draws if weights and config.weights in ("spread", "average") else 0
-        repeated = config.candidates // axis if axis and config.weights == "spread" else config.candidates
-        # The rollout's rows: [B * N] in environment-major order, or [S, B * n] with an axis for the draws.
-        start = State(*(tf.repeat(value, repeated, axis=0) for value in state))
-        if axis:
-            start = State(*(tf.tile(value[None], [axis, 1, 1]) for value in start))
 
         def evaluate(actions: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+            # The rollout's rows: [B * N] in environment-major order, or [S, B * n] with an axis for the draws.
+            repeated = actions.shape[1] // axis if axis and config.weights == "spread" else actions.shape[1]
+            start = State(*(tf.repeat(value, repeated, axis=0) for value in state))
+            if axis:
+                start = State(*(tf.tile(value[None], [axis, 1, 1]) for value in start))
             rows = self._rows(actions, axis, repeated)
             # Under `average` a candidate has the same state noise under every draw: only the weights differ.
             shared = config.weights == "average"
@@ -61,11 +76,23 @@ class Planner(tf.Module):
             batch=batch,
             horizon=config.horizon,
             action_size=self.world_model.action_size,
-            candidates=config.candidates,
+            candidates=self.candidate_counts(),
             elites=config.elites,
             iterations=config.iterations,
             seed=fold(seed, 0),
+            initial_stddev=config.initial_stddev,
+            noise_exponent=config.noise_exponent,
+            kept=self.kept,
+            start=last.shifted() if config.warm_start and last is not None else None,
         )
+
+    def candidate_counts(self) -> list[int]:
+        """Candidates of each iteration: N / decay^i, but at least twice the elites (and a multiple of S for spread)."""
+        config = self.config
+        least = min(config.candidates, 2 * config.elites)
+        counts = [max(round(config.candidates / config.candidates_decay**i), least) for i in range(config.iterations)]
+        divisor = config.weight_samples if config.weights == "spread" else 1
+        return [-(-count // divisor) * divisor for count in counts]
 
     def _weights(self, seed: tf.Tensor, draws: int) -> dict:
         rssm = self.world_model.rssm

@@ -174,7 +174,8 @@ class TrainConfig:
     clip_norm: float = setting(1000.0, "largest global norm of the gradients", "PlaNet, App. A")
     exploration_noise: float = setting(0.3, "stddev of the normal noise on actions while collecting", "PlaNet, App. A")
     precision: str = setting("auto", "compute type of matrix products and convolutions: float32, bfloat16, auto (bfloat16 where the processor or accelerator has matrix units for it); parameters are float32")
-    compile: bool = setting(False, "compile update and plan with XLA")
+    xla: str = setting("auto", "compile update and plan with XLA: always, never, auto (on GPU and TPU)")
+    collect_during_updates: bool = setting(False, "collect the next episode, with the weights from before the updates, while they run")
     checkpoints_kept: int = setting(3, "newest checkpoints kept")
     checkpoint_minutes: float = setting(10.0, "minutes between checkpoints within the updates of an episode; one follows every episode anyway")
     log_every_updates: int = setting(20, "updates whose mean makes one row of metrics.jsonl")
@@ -189,6 +190,7 @@ class TrainConfig:
             require(getattr(self, name) > 0, f"train.{name}", getattr(self, name), "a positive number")
         require(self.exploration_noise >= 0, "train.exploration_noise", self.exploration_noise, "0 or more")
         require_choice("train.precision", self.precision, ("auto", "float32", "bfloat16"))
+        require_choice("train.xla", self.xla, ("auto", "always", "never"))
 
 
 @dataclasses.dataclass(frozen=True)

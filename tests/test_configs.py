@@ -111,7 +111,7 @@ def test_overrides_have_the_settings_type():
             "train.learning_rate=3e-4",
             "loss.free_nats=2",
             "env.camera=1",
-            "train.compile=true",
+            "train.collect_during_updates=true",
             "env.name=CartPole=v1",
             "model.bayesian={layers: [gru, prior_mean], kl_scale: 0.5}",
         ],
@@ -119,7 +119,7 @@ def test_overrides_have_the_settings_type():
     assert loaded.train.learning_rate == 3e-4
     assert isinstance(loaded.loss.free_nats, float)
     assert loaded.env.camera == "1"
-    assert loaded.train.compile is True
+    assert loaded.train.collect_during_updates is True
     assert loaded.env.name == "CartPole=v1"
     assert type(loaded.model.bayesian.layers) is list
     assert (loaded.model.bayesian.layers, loaded.model.bayesian.kl_scale) == (["gru", "prior_mean"], 0.5)
@@ -144,7 +144,7 @@ def test_what_is_loaded_is_a_frozen_record():
         ("train.batch_size=2.5", ["train.batch_size is 2.5", "a whole number"]),
         ("train.batch_size=true", ["train.batch_size is True", "a whole number"]),
         ("train.learning_rate=fast", ["train.learning_rate is 'fast'", "a number"]),
-        ("train.compile=maybe", ["train.compile is 'maybe'", "true or false"]),
+        ("train.collect_during_updates=maybe", ["train.collect_during_updates is 'maybe'", "true or false"]),
         ("model.bayesian.layers=gru", ["model.bayesian.layers is 'gru'", "a list", "[a, b]"]),
         ("model.bayesian.layers={a: 1}", ["a list"]),
         ("env.name=null", ["env.name is None", "text"]),

@@ -10,51 +10,76 @@ from bayes_planet import __version__, presets
 from bayes_planet.commands.errors import ENVIRONMENT_ERRORS, UserError, user_errors
 from bayes_planet.config import Config
 from bayes_planet.envs import Workers
+from bayes_planet.training.cluster import ClusterError, Process, this_process
 from bayes_planet.training.console import divert_output
 from bayes_planet.training.interruption import EXIT_INTERRUPTED, Interruption
 from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError
 
 
-def train(stack: Sequence[str], overrides: Sequence[str], logdir: Path) -> int:
+def train(
+    stack: Sequence[str],
+    overrides: Sequence[str],
+    logdir: Path,
+    device: str = "auto",
+    strategy: str = "one_device",
+) -> int:
     """Trains in `logdir` until the schedule is done. Returns 0, or 75 where it was interrupted and saved.
+
+    `device` and `strategy` are those of `training.devices`. They may change from one start of a run to the next.
 
     Raises:
       UserError: a configuration, folder or task that cannot be used.
     """
-    with user_errors(presets.ConfigError, RunDirectoryError):
+    with user_errors(presets.ConfigError, RunDirectoryError, ClusterError):
         config = presets.load(stack, overrides)
+        process = this_process() if strategy == "multi_worker" else Process(0, 1)
         directory = RunDirectory(logdir)
-        config = directory.prepare(config)
+        config = directory.prepare(config) if process.chief else directory.follow(config, process.index)
     try:
         with divert_output(directory.logs / "libraries.log") as console, Interruption(console.print) as interruption:
             console.print(f"bayes-planet {__version__}: {config.env.name} in {logdir}", highlight=False)
             with user_errors(*ENVIRONMENT_ERRORS, ValueError):
                 environments = Workers(config.env, config.env.workers, directory.logs / "workers.log")
             with environments:
-                return _train(config, directory, environments, console, interruption)
+                return _train(config, directory, environments, console, interruption, device, strategy, process)
     finally:
         directory.unlock()
 
 
 def _train(
-    config: Config, directory: RunDirectory, environments: Workers, console: Console, interruption: Interruption
+    config: Config,
+    directory: RunDirectory,
+    environments: Workers,
+    console: Console,
+    interruption: Interruption,
+    device: str,
+    strategy: str,
+    process: Process,
 ) -> int:
     # TensorFlow is imported here: after the output is diverted, and after bad input has been refused.
     from bayes_planet.commands.display import Display, print_summary
     from bayes_planet.training.build import build
     from bayes_planet.training.checkpoints import CheckpointError
-    from bayes_planet.training.devices import share_gpu_memory
+    from bayes_planet.training.devices import DeviceError, make_strategy, prepare_devices
+    from bayes_planet.training.follower import Follower
     from bayes_planet.training.trainer import Events, Interrupted, Trainer, TrainingDivergedError
 
-    share_gpu_memory()
-    parts = build(config, environments.observation_space, environments.action_space)
+    with user_errors(DeviceError):
+        prepare_devices(device)
+        distribution = make_strategy(strategy, device)
+    replicas = distribution.num_replicas_in_sync
+    if config.train.batch_size % replicas:
+        raise UserError(
+            f"train.batch_size is {config.train.batch_size}. Accepted: a multiple of the {replicas} replicas."
+        )
+    parts = build(config, environments.observation_space, environments.action_space, distribution)
     display = Display(console, config.train.episodes)
 
     def evaluation_environments() -> Workers:
         count = min(config.evaluation.workers, config.evaluation.episodes)
         return Workers(config.env, count, directory.logs / "evaluation_workers.log")
 
-    trainer = Trainer(
+    trainer = (Trainer if process.chief else Follower)(
         config,
         directory,
         parts.learner,
@@ -64,6 +89,8 @@ def _train(
         environments.action_space.shape[0],
         should_stop=lambda: interruption.requested,
         events=Events(display.progress, display.row, display.note),
+        acting=parts.acting,
+        snapshot=parts.snapshot,
     )
     try:
         with user_errors(CheckpointError):
@@ -92,5 +119,5 @@ def _train(
     finally:
         trainer.close()
     console.print(f"Done: {trainer.counters.episodes} episodes, {trainer.counters.updates} updates.", highlight=False)
-    print_summary(console, directory.path)
+    print_summary(console, directory.metrics)
     return 0

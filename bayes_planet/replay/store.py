@@ -77,6 +77,11 @@ class EpisodeStore:
         self.corrupt += 1
         warnings.warn(f"Moved {path} aside as {target.name}: {reason}.", RuntimeWarning, stacklevel=3)
 
+    def refresh(self) -> None:
+        """Looks for episodes that another process has added."""
+        with self._lock:
+            self._scan()
+
     @property
     def indices(self) -> list[int]:
         """The indices of the episodes, ascending."""

@@ -1,12 +1,14 @@
 """The trained parts of an agent, put together from a configuration and the environment's spaces."""
 
 import dataclasses
+from collections.abc import Callable
 
 import gymnasium
 import tensorflow as tf
 
 from bayes_planet.config import Config
 from bayes_planet.planning import Actor, Planner
+from bayes_planet.training.devices import uses_xla
 from bayes_planet.training.learner import Learner
 from bayes_planet.training.seeds import Stream, seed_words
 from bayes_planet.world_model import WorldModel
@@ -15,11 +17,17 @@ from bayes_planet.world_model.precision import dtype_policy
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
-    """World model, learner and actor; the latter two hold the first."""
+    """World model, learner and actor; the latter two hold the first.
+
+    With `train.collect_during_updates`, `acting` is an actor on a copy of the world model, which does not change while
+    the learner works; `snapshot` copies the weights into it. Else `acting` is `actor`.
+    """
 
     world_model: WorldModel
     learner: Learner
     actor: Actor
+    acting: Actor
+    snapshot: Callable[[], None] | None = None
 
 
 def build(
@@ -40,8 +48,24 @@ def build(
     tf.keras.utils.set_random_seed(seed)
     strategy = strategy or tf.distribute.get_strategy()
     shapes = {key: space.shape or () for key, space in observation_space.spaces.items()}
+    xla = uses_xla(config.train.xla)
+
+    def make_model() -> WorldModel:
+        return WorldModel(config, shapes, action_space.shape[0], dtype_policy(config.train.precision))
+
+    def make_actor(world_model: WorldModel) -> Actor:
+        return Actor(Planner(world_model, config.planner), compile=xla)
+
     with strategy.scope():
-        world_model = WorldModel(config, shapes, action_space.shape[0], dtype_policy(config.train.precision))
+        world_model = make_model()
     learner = Learner(world_model, config, strategy)
-    actor = Actor(Planner(world_model, config.planner), compile=config.train.compile)
-    return Parts(world_model, learner, actor)
+    actor = make_actor(world_model)
+    if not config.train.collect_during_updates:
+        return Parts(world_model, learner, actor, actor)
+    copy = make_model()
+
+    def snapshot() -> None:
+        for ours, theirs in zip(copy.variables, world_model.variables, strict=True):
+            ours.assign(theirs)
+
+    return Parts(world_model, learner, actor, make_actor(copy), snapshot)

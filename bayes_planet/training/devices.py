@@ -1,9 +1,91 @@
-"""What has to be said to the accelerators before TensorFlow takes them."""
+"""Which devices a run uses, and the tf.distribute strategy over them. To be called before TensorFlow touches any."""
+
+import os
 
 import tensorflow as tf
 
+from bayes_planet.training.cluster import this_process
 
-def share_gpu_memory() -> None:
-    """Lets TensorFlow take GPU memory as it needs it; else it takes all, and EGL finds none to render with."""
-    for gpu in tf.config.list_physical_devices("GPU"):
-        tf.config.experimental.set_memory_growth(gpu, True)
+DEVICES = ("auto", "cpu", "gpu", "tpu")
+NO_TPU = "there is no TPU: no /dev/accel0 or /dev/vfio/0, and TPU_NAME is not set."
+STRATEGIES = ("one_device", "mirrored", "multi_worker", "tpu")
+
+
+class DeviceError(ValueError):
+    """The device or strategy asked for is not here; the message says what is."""
+
+
+def prepare_devices(device: str = "auto") -> None:
+    """Hides the accelerators that are not wanted, and lets TensorFlow take GPU memory as it needs it.
+
+    Without the latter it takes all of it, and EGL finds none to render with.
+
+    Args:
+      device: auto (a TPU or GPUs where there are any), cpu, gpu, tpu.
+
+    Raises:
+      DeviceError: there is no such device, or TensorFlow uses one already.
+    """
+    if device not in DEVICES:
+        raise DeviceError(f"--device is {device!r}. Accepted: {', '.join(DEVICES)}.")
+    gpus = tf.config.list_physical_devices("GPU")
+    if device == "gpu" and not gpus:
+        raise DeviceError(
+            "--device is gpu, but TensorFlow sees no GPU. Accepted: cpu or auto here; for a GPU, its driver and "
+            '`pip install "bayes-planet[cuda]"`.'
+        )
+    if device == "tpu" and not _tpu_address():
+        raise DeviceError(f"--device is tpu, but {NO_TPU}")
+    try:
+        if device == "cpu":
+            tf.config.set_visible_devices([], "GPU")
+        else:
+            for gpu in gpus:
+                tf.config.experimental.set_memory_growth(gpu, True)
+    except RuntimeError as error:
+        raise DeviceError(f"--device {device}: TensorFlow has taken its devices already ({error}).") from error
+
+
+def make_strategy(strategy: str = "one_device", device: str = "auto") -> tf.distribute.Strategy:
+    """The strategy that a learner trains on.
+
+    Args:
+      strategy: one_device (TensorFlow's default strategy), mirrored (all GPUs of this machine, or its logical CPUs),
+        multi_worker (one process a machine, described by the environment variable TF_CONFIG), tpu.
+      device: as in `prepare_devices`, which comes first.
+
+    Raises:
+      DeviceError, ClusterError: the strategy does not fit what is here.
+    """
+    if strategy not in STRATEGIES:
+        raise DeviceError(f"--strategy is {strategy!r}. Accepted: {', '.join(STRATEGIES)}.")
+    if strategy == "tpu" or (device == "tpu" and strategy == "one_device"):
+        address = _tpu_address()
+        if not address:
+            raise DeviceError(f"--strategy is tpu, but {NO_TPU}")
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(address)
+        if address != "local":
+            tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+        return tf.distribute.TPUStrategy(resolver)
+    if strategy == "multi_worker":
+        this_process()
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    if strategy == "mirrored":
+        kind = "CPU" if device == "cpu" or not tf.config.list_logical_devices("GPU") else "GPU"
+        return tf.distribute.MirroredStrategy([entry.name for entry in tf.config.list_logical_devices(kind)])
+    return tf.distribute.get_strategy()
+
+
+def uses_xla(setting: str) -> bool:
+    """Whether `train.xla` means to compile: 'auto' on GPUs and TPUs, where a step is bound by kernel launches."""
+    if setting != "auto":
+        return setting == "always"
+    return bool(tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("TPU"))
+
+
+def _tpu_address() -> str:
+    if os.environ.get("TPU_NAME"):
+        return os.environ["TPU_NAME"]
+    local = any(os.path.exists(path) for path in ("/dev/accel0", "/dev/vfio/0"))
+    return "local" if local else ""

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from bayes_planet.config import Config
+from bayes_planet.training.devices import uses_xla
 from bayes_planet.world_model import WorldModel
 
 
@@ -39,7 +40,7 @@ class Learner:
             self.optimizer._create_all_weights(self.variables)
         self._gradients = (
             tf.function(self._replica_gradients, jit_compile=True, autograph=False)
-            if config.train.compile
+            if uses_xla(config.train.xla)
             else self._replica_gradients
         )
         self._update = tf.function(self._distributed_update, autograph=False)

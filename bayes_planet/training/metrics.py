@@ -88,8 +88,9 @@ class MetricsWriter:
         """Writes one row.
 
         Args:
-            values: name -> number or string (NumPy and eager TensorFlow scalars too). Names have slashes as
-                TensorBoard groups them: `loss/image`. None, NaN and infinities are left out.
+            values: name -> number or string (NumPy and eager TensorFlow scalars too), or a histogram, a dict of
+                `edges` (n + 1 of them, rising) and `counts` (n). Names have slashes as TensorBoard groups them:
+                `loss/image`. None, NaN and infinities are left out.
             updates: learner updates so far.
             env_steps: environment steps so far, action repeats counted.
             episodes: training episodes so far.
@@ -116,9 +117,31 @@ class MetricsWriter:
         self._file.flush()
         with self._summaries.as_default(step=int(env_steps)):
             for name, value in row.items():
-                if not isinstance(value, str) and name not in ("updates", "env_steps"):
+                if isinstance(value, dict):
+                    self._histogram(name, value)
+                elif not isinstance(value, str) and name not in ("updates", "env_steps"):
                     self._tf.summary.scalar(name, value)
         return row
+
+    def _histogram(self, name: str, value: dict[str, list]) -> None:
+        """What tf.summary.histogram writes, which takes the data itself and chooses its own bins."""
+        from tensorboard.plugins.histogram.metadata import create_summary_metadata
+
+        edges, counts = np.asarray(value["edges"]), np.asarray(value["counts"])
+        bins = np.stack([edges[:-1], edges[1:], counts], 1).astype(np.float64)
+        metadata = create_summary_metadata(display_name=None, description=None)
+        self._tf.summary.write(name, self._tf.constant(bins), metadata=metadata)
+
+    def image(self, name: str, image: np.ndarray, step: int) -> None:
+        """Puts a picture on TensorBoard's image page.
+
+        Args:
+            name: such as `open_loop/frames`.
+            image: uint8 [height, width, 3].
+            step: environment steps so far.
+        """
+        with self._summaries.as_default():
+            self._tf.summary.image(name, np.asarray(image)[None], step=step)
 
     def video(self, name: str, frames: np.ndarray, step: int, fps: float = 15) -> None:
         """Puts a video on TensorBoard's image page, where it plays as an animated GIF.
@@ -179,10 +202,12 @@ def _encode(row: Row) -> bytes:
     return json.dumps(row, allow_nan=False).encode() + b"\n"
 
 
-def _plain(name: str, value: Any) -> float | int | str | None:
+def _plain(name: str, value: Any) -> float | int | str | dict[str, list] | None:
     """The JSON value; None for one that is to be left out."""
     if value is None or isinstance(value, str):
         return value
+    if isinstance(value, Mapping):
+        return _plain_histogram(name, value)
     if hasattr(value, "numpy"):  # an eager TensorFlow tensor or variable
         value = value.numpy()
     if isinstance(value, np.ndarray | np.generic) and np.ndim(value) == 0:
@@ -191,4 +216,18 @@ def _plain(name: str, value: Any) -> float | int | str | None:
         return int(value)
     if isinstance(value, numbers.Real):
         return float(value) if math.isfinite(value) else None
-    raise ValueError(f"Value {name!r} is a {type(value).__name__}, {value!r:.80}. Accepted: one number or a string.")
+    raise ValueError(
+        f"Value {name!r} is a {type(value).__name__}, {value!r:.80}. Accepted: one number or a string, or a histogram."
+    )
+
+
+def _plain_histogram(name: str, value: Mapping[str, Any]) -> dict[str, list]:
+    edges, counts = (np.asarray(value.get(key, ()), np.float64) for key in ("edges", "counts"))
+    rising = edges.ndim == 1 and np.isfinite(edges).all() and (np.diff(edges) > 0).all()
+    if set(value) != {"edges", "counts"} or not rising or counts.shape != (len(edges) - 1,) or not counts.size:
+        raise ValueError(
+            f"Histogram {name!r} has { ({key: np.shape(entry) for key, entry in value.items()}) }. Accepted: edges, "
+            "n + 1 rising numbers, and counts, n of them."
+        )
+    # Seven digits say all there is to say of an edge, and keep the line short.
+    return {"edges": [float(f"{edge:.7g}") for edge in edges], "counts": [int(count) for count in counts]}

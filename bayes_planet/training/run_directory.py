@@ -1,6 +1,7 @@
 """The folder of a run: what lies where, who may write to it, and whether it belongs to this configuration."""
 
 import fcntl
+import time
 from pathlib import Path
 from typing import IO
 
@@ -36,6 +37,26 @@ class RunDirectory:
         self.videos = self.path / "videos"
         self.logs = self.path / "logs"
         self._lock: IO[str] | None = None
+        self.metrics = self.path
+
+    def follow(self, config: Config, index: int, seconds: float = 600.0) -> Config:
+        """As `prepare`, for process `index` beside the chief: waits for the chief's folder and takes no lock.
+
+        Its own metrics go to logs/process-INDEX.
+        """
+        deadline = time.monotonic() + seconds
+        while not self.config_file.exists():
+            if time.monotonic() > deadline:
+                raise RunDirectoryError(
+                    f"{self.config_file} was not there after {seconds:.0f} s. The first process (index 0) makes it: "
+                    "start that one too, with the same --logdir on a file system that all hosts share."
+                )
+            time.sleep(0.1)
+        self._check(config)
+        self.logs = self.logs / f"process-{index}"
+        self.logs.mkdir(parents=True, exist_ok=True)
+        self.metrics = self.logs
+        return config
 
     def prepare(self, config: Config) -> Config:
         """Makes the folder and writes config.yaml, or checks that it belongs to `config`; returns the one to run.

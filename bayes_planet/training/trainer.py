@@ -4,28 +4,25 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from bayes_planet.config import Config
-from bayes_planet.envs import WorkerError
 from bayes_planet.evaluation.open_loop import chunks, predict_open_loop
 from bayes_planet.evaluation.score import Score, evaluate
 from bayes_planet.planning import Actor
 from bayes_planet.replay import CorruptEpisodeError, EpisodeStore, Prefetcher
-from bayes_planet.replay.rollout import Environments, Episode, rollout
+from bayes_planet.replay.rollout import Environments, Episode
 from bayes_planet.report.video import save_video, side_by_side
 from bayes_planet.training.checkpoints import CheckpointError, Checkpoints
+from bayes_planet.training.collector import Collector
 from bayes_planet.training.learner import Learner
 from bayes_planet.training.metrics import MetricsWriter
-from bayes_planet.training.policies import ActorPolicy, RandomPolicy
+from bayes_planet.training.policies import ActorPolicy
 from bayes_planet.training.run_directory import RunDirectory
 from bayes_planet.training.schedule import Counters, Task, next_task, updates_due
 from bayes_planet.training.seeds import Stream, environment_seed, seed_words
-
-WORKER_FAULTS = 3
-Result = TypeVar("Result")
 
 
 class Interrupted(Exception):
@@ -63,6 +60,8 @@ class Trainer:
       action_size: A.
       should_stop: asked at every step; true ends the run with `Interrupted` once it is saved.
       events: who watches.
+      acting, snapshot: with `train.collect_during_updates`, an actor on a copy of the world model, and what copies
+        the weights into it (see `build`).
     """
 
     def __init__(
@@ -76,14 +75,16 @@ class Trainer:
         action_size: int,
         should_stop: Callable[[], bool] = lambda: False,
         events: Events = Events(),
+        acting: Actor | None = None,
+        snapshot: Callable[[], None] | None = None,
     ):
         self.config = config
         self.directory = directory
         self.learner = learner
         self.actor = actor
-        self._environments = environments
+        self._collector = Collector(config, environments, acting or actor, action_size, events.note)
+        self._snapshot = snapshot
         self._evaluation_environments = evaluation_environments
-        self._action_size = action_size
         self._should_stop = should_stop
         self._events = events
         self.replay = EpisodeStore(directory.episodes, config.replay.ram_gigabytes * 1e9, config.replay.compress)
@@ -93,11 +94,12 @@ class Trainer:
             model=learner.world_model,
             optimizer=learner.optimizer,
             updates=learner.updates,
+            **({} if snapshot is None or acting is None else {"acting": acting.planner.world_model}),
         )
-        self.metrics = MetricsWriter(directory.path)
+        self.metrics = MetricsWriter(directory.metrics)
         self._evaluated_at = -1
         self._skipped_in_a_row = 0
-        self._worker_faults = 0
+        self._snapshot_at = -1
         self._saved_at = time.monotonic()
 
     @property
@@ -115,6 +117,7 @@ class Trainer:
         saved = self.checkpoints.restore()
         if saved is not None:
             self._evaluated_at = int(saved["evaluated_at"])
+            self._snapshot_at = int(saved.get("snapshot_at", -1))
         rows = self.metrics.truncate(self.counters.updates)
         logged = {int(row["train/episode"]) for row in rows if "train/episode" in row}
         for index in self.replay.indices:
@@ -140,6 +143,7 @@ class Trainer:
                     self._save()
                 self._stop_if_asked()
         finally:
+            self._collector.abandon()
             self.metrics.flush()
         return self.counters
 
@@ -150,65 +154,35 @@ class Trainer:
     def _save(self) -> None:
         self._saved_at = time.monotonic()
         try:
-            self.checkpoints.save({"evaluated_at": self._evaluated_at, "updates": self.counters.updates})
+            counters = {"evaluated_at": self._evaluated_at, "snapshot_at": self._snapshot_at}
+            self.checkpoints.save({**counters, "updates": self.counters.updates})
         except CheckpointError as error:
             self._events.note(f"The checkpoint could not be saved, the older ones are untouched: {error}")
 
     def _collect(self) -> None:
-        config, seed_episodes = self.config, self.config.train.seed_episodes
-        present = set(self.replay.indices)
-        missing = [index for index in range(len(present) + self._environments.count) if index not in present]
-        limit = seed_episodes if len(present) < seed_episodes else config.train.episodes
-        indices = missing[: min(self._environments.count, limit - len(present))]
-        random_actions = indices[0] < seed_episodes
-        seeds = [environment_seed(config.seed, Stream.TRAIN_ENVIRONMENT, index) for index in indices]
-        name = f"seed episode {indices[0] + 1}" if random_actions else f"episode {indices[0] + 1}"
-        before_step = self._step_counter(name)
-        policies: list[RandomPolicy | ActorPolicy] = []
-
-        def make_policy() -> RandomPolicy | ActorPolicy:
-            if random_actions:
-                policy: RandomPolicy | ActorPolicy = RandomPolicy(
-                    self._action_size, config.seed, indices[0], before_step=before_step
-                )
-            else:
-                noise = config.train.exploration_noise
-                policy = ActorPolicy(
-                    self.actor, config.seed, Stream.TRAIN_ACTOR, indices[0], noise=noise, before_step=before_step
-                )
-            policies.append(policy)
-            return policy
-
-        start = time.perf_counter()
-        episodes = self._surviving_faults(self._environments, lambda: rollout(self._environments, make_policy(), seeds))
-        steps = sum(len(episode["reward"]) - 1 for episode in episodes) * config.env.action_repeat
-        speed = {"speed/env_steps_per_second": steps / (time.perf_counter() - start)}
-        milliseconds = getattr(policies[-1], "milliseconds_per_plan", None)
-        if milliseconds is not None:
-            speed["speed/milliseconds_per_plan"] = milliseconds
-        for index, episode in zip(indices, episodes, strict=True):
+        indices = self._collector.next_indices(self.replay.indices)
+        kind = "seed episode" if indices[0] < self.config.train.seed_episodes else "episode"
+        before_step = self._step_counter(f"{kind} {indices[0] + 1}")
+        collected = self._collector.collect(indices, before_step, self._stop_if_asked)
+        for index, episode in zip(collected.indices, collected.episodes, strict=True):
             self.replay.add(episode, index)
-            self._log_episode(index, episode, speed)
+            self._log_episode(index, episode, collected.speed)
 
-    def _surviving_faults(self, environments: Environments, work: Callable[[], Result]) -> Result:
-        """Does `work`, again from its start where an environment process died or hung; gives up after three faults.
-
-        Seeds are functions of counters, so the second try is what the first would have been.
-        """
-        for _ in range(WORKER_FAULTS):
-            try:
-                return work()
-            except WorkerError as error:
-                self._worker_faults += 1
-                first = str(error).splitlines()[0]
-                self._events.note(f"An environment process failed and is started anew, its episode is dropped: {first}")
-                for index in {error.index, *environments.broken}:
-                    environments.restart(index)
-        return work()
+    def _collect_meanwhile(self) -> None:
+        """Begins the next episode, which follows the updates, with the weights before them."""
+        if self._snapshot is None:
+            return
+        episodes = self.replay.episodes
+        if self._snapshot_at != episodes:
+            self._snapshot()
+            self._snapshot_at = episodes
+        indices = self._collector.next_indices(self.replay.indices)
+        if indices:
+            self._collector.start(indices)
 
     def _step_counter(self, name: str) -> Callable[[], None]:
         done = 0
-        total = self._environments_steps
+        total = self._collector.steps
 
         def before_step() -> None:
             nonlocal done
@@ -217,10 +191,6 @@ class Trainer:
             done += 1
 
         return before_step
-
-    @property
-    def _environments_steps(self) -> int:
-        return getattr(self._environments, "episode_steps", 0)
 
     def _log_episode(self, index: int, episode: Episode, extra: dict[str, float]) -> None:
         self._write(
@@ -232,7 +202,7 @@ class Trainer:
                 "replay/episodes": self.replay.episodes,
                 "replay/rows": self.replay.rows,
                 "replay/corrupt_files": self.replay.corrupt,
-                "env/worker_faults": self._worker_faults,
+                "env/worker_faults": self._collector.worker_faults,
                 **extra,
             }
         )
@@ -246,6 +216,7 @@ class Trainer:
         train = self.config.train
         first, last = self.counters.updates, updates_due(self.config, self.replay.episodes)
         pending: list[dict] = []
+        self._collect_meanwhile()
         start = time.perf_counter()
         with Prefetcher(self._batch, range(first, last)) as batches:
             for update, batch in enumerate(batches, first):
@@ -295,7 +266,7 @@ class Trainer:
             return policies[-1]
 
         with self._evaluation_environments() as environments:
-            score = self._surviving_faults(environments, lambda: evaluate(environments, policy, seeds))
+            score = self._collector.surviving_faults(environments, lambda: evaluate(environments, policy, seeds))
         values: dict[str, Any] = score.metrics()
         if policies[-1].milliseconds_per_plan is not None:
             values["speed/milliseconds_per_evaluation_plan"] = policies[-1].milliseconds_per_plan
@@ -322,5 +293,6 @@ class Trainer:
         return result.metrics()
 
     def close(self) -> None:
-        """Flushes and closes the metrics."""
+        """Flushes and closes the metrics, and ends the collecting thread."""
+        self._collector.close()
         self.metrics.close()

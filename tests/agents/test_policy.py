@@ -159,7 +159,7 @@ def test_rows_of_an_unknown_batch_are_independent(state_agent):
 def test_a_saved_policy_with_a_batch_size_compiled_by_xla(tmp_path):
     environment = GymnasiumPyEnvironment(toy.Echo())
     specs = tensor_spec.from_spec((environment.time_step_spec(), environment.action_spec()))
-    policy = BayesPlanetAgent(*specs, toy.config(compile=True), num_data=1).policy
+    policy = BayesPlanetAgent(*specs, toy.config(xla="always"), num_data=1).policy
     policy_saver.PolicySaver(policy, batch_size=2, seed=0).save(str(tmp_path / "policy"))
     loaded = tf.saved_model.load(str(tmp_path / "policy"))
     step = time_step(policy, 2, [True, True])

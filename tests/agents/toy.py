@@ -43,7 +43,7 @@ class Echo(gymnasium.Env):
         return self._observation, float(reward_of(action[0])), terminated, ended and not terminated, info
 
 
-def config(*, bayesian: bool = True, compile: bool = False, **planner) -> Config:
+def config(*, bayesian: bool = True, xla: str = "never", **planner) -> Config:
     """A model and a planner of a few thousand parameters."""
     base = Config()
     bayesian_config = dataclasses.replace(
@@ -67,5 +67,5 @@ def config(*, bayesian: bool = True, compile: bool = False, **planner) -> Config
         planner=dataclasses.replace(
             base.planner, **{"horizon": 3, "candidates": 16, "elites": 4, "iterations": 2, **planner}
         ),
-        train=dataclasses.replace(base.train, precision="float32", compile=compile),
+        train=dataclasses.replace(base.train, precision="float32", xla=xla),
     )

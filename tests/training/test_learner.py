@@ -209,8 +209,8 @@ def test_build_reads_the_spaces_and_the_precision():
 def test_the_whole_update_compiles_and_is_the_uncompiled_one(shapes, bayesian, portable_noise):  # noqa: F811
     """Loss, gradients and metrics as one XLA program; noise that both compute alike."""
     learners = [
-        make(shapes, bayesian=bayesian, train={"compile": jit, "precision": "float32"}, loss={"free_nats": 0.0})
-        for jit in (False, True)
+        make(shapes, bayesian=bayesian, train={"xla": jit, "precision": "float32"}, loss={"free_nats": 0.0})
+        for jit in ("never", "always")
     ]
     for update in range(2):
         batch = tiny_batch(2, 2, shapes, seed=update)

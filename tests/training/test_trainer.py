@@ -15,15 +15,19 @@ import pytest
 from bayes_planet import presets
 from bayes_planet.config import Config
 from bayes_planet.envs import Workers
+from bayes_planet.replay import EpisodeStore
 from bayes_planet.training.build import build
+from bayes_planet.training.collector import Collector
 from bayes_planet.training.metrics import read_metrics
 from bayes_planet.training.run_directory import RunDirectory
 from bayes_planet.training.trainer import Events, Interrupted, Trainer, TrainingDivergedError
 
 
+STATE_TASK = ["env.observations=state", "env.name=dm_control/cartpole-swingup", "env.action_repeat=8"]
+
+
 def config_of(*overrides: str) -> Config:
-    base = ["env.observations=state", "env.name=dm_control/cartpole-swingup", "env.action_repeat=8"]
-    return presets.load(["bayes_planet", "debug"], [*base, *overrides])
+    return presets.load(["bayes_planet", "debug"], [*STATE_TASK, *overrides])
 
 
 @contextlib.contextmanager
@@ -40,6 +44,8 @@ def trainer_in(folder: Path, config: Config, **options: Any) -> Iterator[Trainer
             workers,
             lambda: Workers(config.env, config.evaluation.workers),
             workers.action_space.shape[0],
+            acting=parts.acting,
+            snapshot=parts.snapshot,
             **options,
         )
         trainer.restore()
@@ -105,7 +111,7 @@ def test_killed_worker_is_replaced_and_its_episode_done_again(finished, tmp_path
 
     def kill_once(task: str, done: int, total: int) -> None:
         if task == "episode 3" and done == 5 and not killed:
-            killed.append(trainer._environments.pids[0])
+            killed.append(trainer._collector._environments.pids[0])
             os.kill(killed[0], signal.SIGKILL)
 
     events = Events(progress=kill_once, note=told.append)
@@ -163,3 +169,55 @@ def test_evaluations_have_distinct_seeds(finished):
     folder, _ = finished
     rows = [row for row in read_metrics(folder / "metrics.jsonl") if "eval/return_mean" in row]
     assert rows and all(row["eval/return_min"] < row["eval/return_max"] for row in rows)
+
+
+MEANWHILE = ("evaluation.workers=1", "train.collect_during_updates=true", "train.learning_rate=0.1")
+
+
+@pytest.fixture(scope="module")
+def finished_meanwhile(tmp_path_factory) -> tuple[Path, list[np.ndarray]]:
+    """An uninterrupted run that collects while it updates, and its weights."""
+    folder = tmp_path_factory.mktemp("meanwhile") / "run"
+    with trainer_in(folder, config_of(*MEANWHILE)) as trainer:
+        trainer.run()
+        return folder, weights(trainer)
+
+
+def test_episodes_collected_during_updates_follow_the_weights_before_them(finished_meanwhile):
+    """The first one after the seed episodes comes from an untrained agent, the next one does not."""
+    folder, final = finished_meanwhile
+    store = EpisodeStore(folder / "episodes", 1e9)
+    config = config_of(*MEANWHILE)
+    first = config.train.seed_episodes
+    with Workers(config.env, 1) as workers:
+        parts = build(config, workers.observation_space, workers.action_space)
+        collector = Collector(config, workers, parts.actor, workers.action_space.shape[0])
+
+        def actions(index: int) -> np.ndarray:
+            return collector.collect([index], lambda: None).episodes[0]["action"]
+
+        np.testing.assert_allclose(store.load(first)["action"], actions(first), atol=1e-5)
+        assert np.abs(store.load(first + 1)["action"] - actions(first + 1)).max() > 0.01
+        for variable, value in zip(parts.learner.variables, final, strict=True):
+            variable.assign(value)
+        assert np.abs(store.load(first)["action"] - actions(first)).max() > 0.01
+        collector.close()
+
+
+def test_collecting_during_updates_goes_on_as_if_never_stopped(finished_meanwhile, tmp_path):
+    folder, expected = finished_meanwhile
+    stop: list[bool] = []
+
+    def stop_at_third(task: str, done: int, total: int) -> None:
+        if task == "updates" and trainer.counters.updates == 3:
+            stop.append(True)
+
+    options = {"events": Events(progress=stop_at_third), "should_stop": lambda: bool(stop)}
+    with trainer_in(tmp_path / "run", config_of(*MEANWHILE), **options) as trainer:
+        with pytest.raises(Interrupted):
+            trainer.run()
+        assert trainer.counters.updates == 3
+    with trainer_in(tmp_path / "run", config_of(*MEANWHILE)) as trainer:
+        trainer.run()
+        for value, other in zip(weights(trainer), expected, strict=True):
+            np.testing.assert_array_equal(value, other)

@@ -44,9 +44,12 @@ class Deconvolution(tf.keras.layers.Conv2DTranspose):
         kernel = tf.transpose(kernel, [0, 2, 5, 1, 3, 4])
         kernel = tf.reshape(kernel, [half, half, channels, 4 * filters])
         kernel = tf.reverse(kernel, [0, 1])
-        x = tf.nn.depth_to_space(_full_convolution(inputs, kernel), 2)
+        x = tf.nn.depth_to_space(self._full_convolution(inputs, kernel), 2)
         out = 2 * (inputs.shape[1] - 1) + size, 2 * (inputs.shape[2] - 1) + size
         return x[:, : out[0], : out[1], :]
+
+    def _full_convolution(self, inputs: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+        return _full_convolution(inputs, kernel)
 
 
 @tf.custom_gradient

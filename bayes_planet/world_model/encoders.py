@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from bayes_planet.world_model.convolution import PatchConvolution
 from bayes_planet.world_model.images import flatten_images
 
 
@@ -14,9 +15,10 @@ class ImageEncoder(tf.Module):
     def __init__(self, depth: int = 32, activation: str = "relu", policy: str = "float32", name: str = "image_encoder"):
         super().__init__(name)
         self.embedding_size = 32 * depth
+        layers = [tf.keras.layers.Conv2D] * 3 + [PatchConvolution]
         self._layers = [
-            tf.keras.layers.Conv2D(depth * 2**i, 4, 2, activation=activation, dtype=policy, name=f"convolution_{i}")
-            for i in range(4)
+            layer(depth * 2**i, 4, 2, activation=activation, dtype=policy, name=f"convolution_{i}")
+            for i, layer in enumerate(layers)
         ]
 
     def __call__(self, image: tf.Tensor) -> tf.Tensor:

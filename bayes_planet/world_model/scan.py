@@ -24,17 +24,22 @@ def scan(step: Callable[[Any, Any], Any], elements: Any, initial: Any, unroll: b
         raise ValueError("The time axis has no static length. Give tensors whose first axis is known when tracing.")
     if unroll:
         carry, outputs = initial, []
-        columns = [tf.unstack(element) for element in flat_elements]
+        rows = [tf.unstack(element) for element in flat_elements]
         for time in range(steps):
-            carry = step(carry, tf.nest.pack_sequence_as(elements, [column[time] for column in columns]))
+            carry = step(carry, tf.nest.pack_sequence_as(elements, [row[time] for row in rows]))
             outputs.append(tf.nest.flatten(carry))
         return tf.nest.pack_sequence_as(initial, [tf.stack(column) for column in zip(*outputs, strict=True)])
 
+    # Arrays, not tensors: the gradient of one step's slice of a tensor is a whole tensor of zeros.
+    columns = [
+        tf.TensorArray(element.dtype, steps, element_shape=element.shape[1:]).unstack(element)
+        for element in flat_elements
+    ]
     flat_initial = [tf.convert_to_tensor(value) for value in tf.nest.flatten(initial)]
     arrays = [tf.TensorArray(value.dtype, steps, element_shape=value.shape) for value in flat_initial]
 
     def body(time, carry, arrays):
-        element = tf.nest.pack_sequence_as(elements, [flat[time] for flat in flat_elements])
+        element = tf.nest.pack_sequence_as(elements, [column.read(time) for column in columns])
         carry = tf.nest.flatten(step(tf.nest.pack_sequence_as(initial, carry), element))
         return time + 1, carry, [array.write(time, value) for array, value in zip(arrays, carry, strict=True)]
 

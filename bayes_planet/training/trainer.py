@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from bayes_planet.config import Config
-from bayes_planet.evaluation.open_loop import chunks, predict_open_loop
+from bayes_planet.evaluation.live import open_loop_monitor
+from bayes_planet.evaluation.posterior import histogram_metrics
 from bayes_planet.evaluation.score import Score, evaluate
 from bayes_planet.planning import Actor
 from bayes_planet.replay import CorruptEpisodeError, EpisodeStore, Prefetcher
 from bayes_planet.replay.rollout import Environments, Episode
-from bayes_planet.report.video import save_video, side_by_side
+from bayes_planet.report.video import save_video
 from bayes_planet.training.checkpoints import CheckpointError, Checkpoints
 from bayes_planet.training.collector import Collector
 from bayes_planet.training.learner import Learner
@@ -271,26 +272,28 @@ class Trainer:
         if policies[-1].milliseconds_per_plan is not None:
             values["speed/milliseconds_per_evaluation_plan"] = policies[-1].milliseconds_per_plan
         values.update(self._open_loop(score))
+        values.update(histogram_metrics(self.learner.world_model.rssm))
         self._evaluated_at = counters.episodes
         self._write(values)
 
     def _open_loop(self, score: Score) -> dict[str, float]:
-        evaluation = self.config.evaluation
-        length = evaluation.context_steps + evaluation.prediction_steps
+        evaluation, counters = self.config.evaluation, self.counters
         if evaluation.videos == 0:
             return {}
-        seed = seed_words(self.config.seed, Stream.OPEN_LOOP, self.counters.episodes)
-        batch = chunks(score.episodes, evaluation.videos, length, seed)
-        if batch["reward"].shape[1] <= evaluation.context_steps:
-            self._events.note(f"No open-loop prediction: the episodes have {batch['reward'].shape[1]} rows.")
-            return {}
-        result = predict_open_loop(self.learner.world_model, batch, evaluation.context_steps, seed)
-        if "image" in result.true:
-            frames = side_by_side(result.true["image"], result.predicted["image"])
-            path = self.directory.videos / f"open_loop-{self.counters.episodes:06d}.gif"
-            save_video(path, frames, fps=15, scale=2)
-            self.metrics.video("open_loop", frames, self.env_steps)
-        return result.metrics()
+        live = open_loop_monitor(
+            self.learner.world_model,
+            score.episodes,
+            evaluation.context_steps,
+            evaluation.prediction_steps,
+            evaluation.videos,
+            seed_words(self.config.seed, Stream.OPEN_LOOP, counters.episodes),
+        )
+        if not live.values:
+            self._events.note(f"No open-loop prediction: the episodes have {live.rows} rows.")
+        for name, frames in live.videos.items():
+            save_video(self.directory.videos / f"{name}-{counters.episodes:06d}.gif", frames, fps=15, scale=2)
+            self.metrics.video(name, frames, self.env_steps)
+        return live.values
 
     def close(self) -> None:
         """Flushes and closes the metrics, and ends the collecting thread."""

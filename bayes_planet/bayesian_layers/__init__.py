@@ -15,6 +15,18 @@ loss = nll + sum(layer.losses) / data_set_size  # KL(q || p), counted once
 
 from bayes_planet.bayesian_layers import constraints, initializers, random_variables, regularizers
 from bayes_planet.bayesian_layers.act_norm import ActNorm
+from bayes_planet.bayesian_layers.attention import (
+    MultiHeadAttentionFlipout,
+    MultiHeadAttentionReparameterization,
+    VariationalMultiHeadAttention,
+)
+from bayes_planet.bayesian_layers.batch_ensemble import (
+    Conv1DBatchEnsemble,
+    Conv2DBatchEnsemble,
+    DenseBatchEnsemble,
+    GRUCellBatchEnsemble,
+    LSTMCellBatchEnsemble,
+)
 from bayes_planet.bayesian_layers.convert import to_bayesian, to_deterministic
 from bayes_planet.bayesian_layers.convolutions import (
     Conv1DFlipout,
@@ -26,7 +38,9 @@ from bayes_planet.bayesian_layers.convolutions import (
     VariationalConv2D,
 )
 from bayes_planet.bayesian_layers.dense import DenseFlipout, DenseReparameterization, VariationalDense
+from bayes_planet.bayesian_layers.dense_variational import DenseVariational
 from bayes_planet.bayesian_layers.discretize import Discretize
+from bayes_planet.bayesian_layers.dvi import DenseDVI
 from bayes_planet.bayesian_layers.embeddings import EmbeddingReparameterization
 from bayes_planet.bayesian_layers.function_values import FunctionValues, TrainableTriangularNormal
 from bayes_planet.bayesian_layers.gaussian_process import GaussianProcess
@@ -46,13 +60,23 @@ from bayes_planet.bayesian_layers.outputs import Bernoulli, Categorical, Mixture
 from bayes_planet.bayesian_layers.poisson_process import PoissonProcess
 from bayes_planet.bayesian_layers.random_features import BayesianLinearModel, RandomFourierFeatures
 from bayes_planet.bayesian_layers.random_variable import RandomVariable
+from bayes_planet.bayesian_layers.rank1 import Conv1DRank1, Conv2DRank1, DenseRank1, GRUCellRank1, LSTMCellRank1
 from bayes_planet.bayesian_layers.real_nvp import RealNVP
 from bayes_planet.bayesian_layers.recurrent import GRUCellFlipout, GRUCellReparameterization, VariationalRNN
 from bayes_planet.bayesian_layers.reversible import Reverse, ReversibleLayer, TransformedRandomVariable
 from bayes_planet.bayesian_layers.sparse_gaussian_process import SparseGaussianProcess
+from bayes_planet.bayesian_layers.tracing import (
+    condition,
+    get_next_tracer,
+    make_log_joint_fn,
+    tape,
+    trace,
+    traceable,
+)
 from bayes_planet.bayesian_layers.uncertainty import UncertaintySplit, information_gain, split_entropy, split_variance
 from bayes_planet.bayesian_layers.variational_layer import VariationalLayer
 from bayes_planet.bayesian_layers.vector_quantizer import VectorQuantizer
+from bayes_planet.bayesian_layers.weight_models import posterior_mean_field, prior_scale_mixture, prior_trainable
 from bayes_planet.bayesian_layers.weight_samples import posterior_mean, sample_weights, variational_layers
 from bayes_planet.bayesian_layers.weight_scope import layer_key, use_weights
 
@@ -62,30 +86,44 @@ __all__ = [
     "BayesianLinearModel",
     "Bernoulli",
     "Categorical",
+    "Conv1DBatchEnsemble",
     "Conv1DFlipout",
+    "Conv1DRank1",
     "Conv1DReparameterization",
+    "Conv2DBatchEnsemble",
     "Conv2DFlipout",
     "Conv2DHierarchical",
+    "Conv2DRank1",
     "Conv2DReparameterization",
     "Conv2DTransposeFlipout",
     "Conv2DTransposeReparameterization",
     "Conv2DVariationalDropout",
+    "DenseBatchEnsemble",
+    "DenseDVI",
     "DenseFlipout",
     "DenseHierarchical",
     "DenseLocalReparameterization",
+    "DenseRank1",
     "DenseReparameterization",
+    "DenseVariational",
     "DenseVariationalDropout",
     "Discretize",
     "EmbeddingReparameterization",
     "ExponentiatedQuadratic",
     "FunctionValues",
+    "GRUCellBatchEnsemble",
     "GRUCellFlipout",
+    "GRUCellRank1",
     "GRUCellReparameterization",
     "GaussianProcess",
+    "LSTMCellBatchEnsemble",
     "LSTMCellFlipout",
+    "LSTMCellRank1",
     "LSTMCellReparameterization",
     "LinearKernel",
     "MixtureLogistic",
+    "MultiHeadAttentionFlipout",
+    "MultiHeadAttentionReparameterization",
     "NCPCategoricalPerturb",
     "NCPNormalOutput",
     "NCPNormalPerturb",
@@ -105,21 +143,31 @@ __all__ = [
     "VariationalDense",
     "VariationalLSTMCell",
     "VariationalLayer",
+    "VariationalMultiHeadAttention",
     "VariationalRNN",
     "VectorQuantizer",
     "Zeros",
+    "condition",
     "constraints",
+    "get_next_tracer",
     "information_gain",
     "initializers",
     "layer_key",
+    "make_log_joint_fn",
     "posterior_mean",
+    "posterior_mean_field",
+    "prior_scale_mixture",
+    "prior_trainable",
     "random_variables",
     "regularizers",
     "sample_weights",
     "split_entropy",
     "split_variance",
+    "tape",
     "to_bayesian",
     "to_deterministic",
+    "trace",
+    "traceable",
     "use_weights",
     "variational_layers",
     "weight_kl",

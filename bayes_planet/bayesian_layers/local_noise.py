@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from bayes_planet.bayesian_layers import constraints, initializers, regularizers
+from bayes_planet.bayesian_layers import constraints, initializers, regularizers, tracing
 from bayes_planet.bayesian_layers.convolutions import Conv2DFlipout, Conv2DReparameterization
 from bayes_planet.bayesian_layers.dense import DenseReparameterization
 from bayes_planet.bayesian_layers.projection import add_bias, project
@@ -26,7 +26,8 @@ class _LocalNoise(VariationalLayer):
         def plain() -> tf.Tensor:
             return super(_LocalNoise, self).call(inputs, seed=seed, training=training)  # type: ignore[misc]
 
-        if self.posterior("kernel") is None or active_entry(self) is not None:  # type: ignore[arg-type]
+        # Tracers see the kernel, so it is drawn for them.
+        if self.posterior("kernel") is None or tracing.active() or active_entry(self) is not None:  # type: ignore[arg-type]
             return plain()
         if not self.noise_only_in_training:
             return self._noisy(inputs, seed)
@@ -87,7 +88,8 @@ class DenseLocalReparameterization(_LocalNoise, DenseReparameterization):
     kernel of its own, and gradients vary least of all the dense estimators; it costs two products. Inside
     `use_weights(sample)` it uses the sample's kernel, the same for all rows, as `DenseReparameterization` does.
 
-    Arguments, call arguments, returns and errors as `DenseReparameterization`; `seed` also seeds the noise.
+    Arguments, call arguments, returns ([..., I] to [..., units]) and errors as `DenseReparameterization`; `seed` also
+    seeds the noise.
 
     Source: Kingma et al. 2015, "Variational Dropout and the Local Reparameterization Trick".
     """
@@ -100,7 +102,7 @@ class DenseVariationalDropout(_DropoutNoise, DenseReparameterization):
     With `training=True` as `DenseLocalReparameterization`, log alpha clipped to [-8, 8]; otherwise each call draws
     one kernel, as edward2 does (take `use_weights(posterior_mean(layer))` for the mean). The prior is log-uniform.
 
-    Arguments and errors as `DenseReparameterization`, with kernel_regularizer='log_uniform_kl_divergence'.
+    Arguments, shapes and errors as `DenseReparameterization`, with kernel_regularizer='log_uniform_kl_divergence'.
 
     Source: Kingma et al. 2015; Molchanov et al. 2017, "Variational Dropout Sparsifies Deep Neural Networks".
     """
@@ -115,7 +117,7 @@ class DenseVariationalDropout(_DropoutNoise, DenseReparameterization):
 class Conv2DVariationalDropout(_DropoutNoise, Conv2DReparameterization):
     """Convolution with Gaussian dropout whose rate is learned for each weight; see `DenseVariationalDropout`.
 
-    Each output element has noise of its own. Arguments and errors as `Conv2DReparameterization`, with
+    Each output element has noise of its own. Arguments, shapes and errors as `Conv2DReparameterization`, with
     kernel_regularizer='log_uniform_kl_divergence'.
 
     Source: Molchanov et al. 2017.
@@ -211,7 +213,8 @@ class DenseHierarchical(_Hierarchical, DenseVariationalDropout):
             local_scale_constraint or global_scale_constraint is applied.
         local_scale_regularizer, global_scale_regularizer: their priors; the global one's default is half-Cauchy(1e-5).
 
-    Half-Cauchy posteriors have no mean: `posterior_mean` holds their medians.
+    Half-Cauchy posteriors have no mean: `posterior_mean` holds their medians. Call arguments, returns ([..., I] to
+    [..., units]) and errors as `DenseReparameterization`.
 
     Source: Louizos et al. 2017, "Bayesian Compression for Deep Learning"; Carvalho et al. 2009.
     """
@@ -234,7 +237,8 @@ class DenseHierarchical(_Hierarchical, DenseVariationalDropout):
 class Conv2DHierarchical(_Hierarchical, Conv2DFlipout):
     """Convolution with a horseshoe prior: kernel[..., j] * local_scale[j] * global_scale, one local scale a filter.
 
-    Else as `DenseHierarchical`, with the kernel's noise as in `Conv2DFlipout`. Source: Louizos et al. 2017.
+    The kernel's noise is that of `Conv2DFlipout`. Arguments as `Conv2DReparameterization` and, for the scales, as
+    `DenseHierarchical`; shapes and errors as `Conv2DReparameterization`. Source: Louizos et al. 2017.
     """
 
     def build(self, input_shape: Any) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import tensorflow_probability as tfp
 
 from bayes_planet.bayesian_layers.random_variable import RandomVariable
+from bayes_planet.bayesian_layers.tracing import traceable
 
 
 def names() -> list[str]:
@@ -34,7 +35,8 @@ def make_random_variable(cls: type) -> Callable[..., RandomVariable]:
     """A function that makes random variables of a distribution class."""
 
     def construct(*args: Any, sample_shape: Any = (), value: Any = None, **kwargs: Any) -> RandomVariable:
-        return RandomVariable(cls(*args, **kwargs), sample_shape=sample_shape, value=value)
+        distribution = cls(*args, **kwargs)
+        return RandomVariable.create(distribution, sample_shape=sample_shape, value=value, name=kwargs.get("name"))
 
     construct.__name__ = construct.__qualname__ = cls.__name__
     arguments = inspect.cleandoc(cls.__init__.__doc__ or "")  # type: ignore[misc]
@@ -42,7 +44,7 @@ def make_random_variable(cls: type) -> Callable[..., RandomVariable]:
         f"Random variable of distribution {cls.__name__}.\n\nTakes the arguments of tfp.distributions.{cls.__name__}, "
         f"and `sample_shape` and `value` of RandomVariable.\n\n{arguments}"
     )
-    return construct
+    return traceable(construct)
 
 
 def __getattr__(name: str) -> Callable[..., RandomVariable]:

@@ -12,6 +12,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from bayes_planet.bayesian_layers.random_variable import RandomVariable
+from bayes_planet.bayesian_layers.suggestions import did_you_mean
 
 
 class KLDivergence(tf.keras.regularizers.Regularizer):
@@ -88,10 +89,15 @@ class FanInNormalKLDivergence(NormalKLDivergence):
 
 
 def normal_divergence(weight: RandomVariable, mean: Any, stddev: Any) -> tf.Tensor:
-    """KL(q || N(mean, stddev^2)) of the whole weight, in closed form where q is normal."""
+    """KL(q || N(mean, stddev^2)) of the whole weight, in closed form where q is normal, correlated or not."""
     posterior = weight.distribution
     normal = posterior.distribution if isinstance(posterior, tfp.distributions.Independent) else posterior
     prior_mean, prior_stddev = _as(mean, weight.dtype), _as(stddev, weight.dtype)
+    if is_joint_normal(normal):
+        # An independent prior sees the means and variances of q alone.
+        second = (normal.variance() + tf.square(normal.mean() - prior_mean)) / tf.square(prior_stddev)
+        terms = 0.5 * second + tf.math.log(prior_stddev) + 0.5 * np.log(2 * np.pi)
+        return tf.reduce_sum(tf.broadcast_to(terms, weight.shape)) - tf.reduce_sum(normal.entropy())
     if not isinstance(normal, tfp.distributions.Normal):
         return divergence_by_quadrature(weight, tfp.distributions.Normal(prior_mean, prior_stddev).log_prob)
     ratio = normal.scale / prior_stddev
@@ -126,7 +132,8 @@ def get(identifier: Any) -> Any:
     if isinstance(identifier, dict) and identifier.get("class_name") in _ALIASES:
         return _ALIASES[identifier["class_name"]].from_config(identifier.get("config", {}))
     message = (
-        f"Unknown regularizer {identifier!r}. Accepted: {', '.join(sorted(_ALIASES))}, a callable, a config, "
+        f"Unknown regularizer {identifier!r}.{did_you_mean(identifier, _ALIASES)} "
+        f"Accepted: {', '.join(sorted(_ALIASES))}, a callable, a config, "
         "or the name of a Keras regularizer."
     )
     try:
@@ -164,6 +171,7 @@ from bayes_planet.bayesian_layers.weight_priors import (  # noqa: E402
     TrainableScaleMixtureKLDivergence,
     UniformKLDivergence,
     divergence_by_quadrature,
+    is_joint_normal,
 )
 
 cauchy_kl_divergence, half_cauchy_kl_divergence = CauchyKLDivergence, HalfCauchyKLDivergence

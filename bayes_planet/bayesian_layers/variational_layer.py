@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from bayes_planet.bayesian_layers import regularizers
+from bayes_planet.bayesian_layers import regularizers, tracing
 from bayes_planet.bayesian_layers.initializers import TrainableDistribution
 from bayes_planet.bayesian_layers.random_variable import RandomVariable
 from bayes_planet.bayesian_layers.seeds import as_seed, fold, fresh_seed
-from bayes_planet.bayesian_layers.weight_scope import active_entry
+from bayes_planet.bayesian_layers.weight_scope import active_entry, layer_key
 
 
 class WeightAttribute:
@@ -33,7 +33,7 @@ class WeightAttribute:
             except KeyError:
                 pass
         elif posterior.built:
-            return posterior.random_variable()
+            return RandomVariable(posterior.distribution(), name=f"{layer_key(layer)}/{self.name}")
         raise AttributeError(f"Layer {layer.name!r} has no {self.name!r} yet: build it first.")
 
     def __set__(self, layer: Any, value: Any) -> None:
@@ -49,6 +49,13 @@ class VariationalLayer:
 
     A subclass lists its weights in `weight_fields` (the order fixes their seeds) and has a `WeightAttribute` for
     each; its `call` asks `current_weights(seed)` for the random ones and computes the output.
+
+    Args: those of the Keras class. Shapes: a random weight has that of its variable, with S draws [S, ...].
+
+    Raises:
+        ValueError: a sample in use that is of another model or other shapes, a layer that is not built.
+
+    Source: Tran et al. 2018, "Bayesian Layers", section 2.1.
     """
 
     weight_fields: ClassVar[Mapping[str, tuple[str, str]]] = {
@@ -111,8 +118,14 @@ class VariationalLayer:
             regularizer.build_once(shape)
         if regularizer is not None:
             # A callable is registered once and evaluated whenever `losses` is read, in whichever graph that is.
-            self.add_loss(lambda: regularizer(initializer.random_variable()))  # type: ignore[attr-defined]
-        return initializer.random_variable()
+            self.add_loss(lambda: self._penalty(regularizer, initializer))  # type: ignore[attr-defined]
+        with tracing.untraced():
+            return initializer.random_variable()
+
+    @staticmethod
+    def _penalty(regularizer: Any, posterior: TrainableDistribution) -> tf.Tensor:
+        with tracing.untraced():  # a loss is not part of the model's program
+            return regularizer(posterior.random_variable())
 
     def draw_weights(self, seed: Any, samples: int | None = None) -> dict[str, tf.Tensor]:
         """This layer's entry of a weight sample: one draw of each random weight, in the compute dtype.
@@ -150,8 +163,19 @@ class VariationalLayer:
         """
         entry = active_entry(self)  # type: ignore[arg-type]
         if entry is None:
-            return self.draw_weights(fresh_seed() if seed is None else seed)
+            entry = self.draw_weights(fresh_seed() if seed is None else seed)
+            return self._traced(entry) if tracing.active() else entry
         self._check_entry(entry)
+        return entry
+
+    def _traced(self, entry: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """A fresh draw whose weights have gone through the tracers in force."""
+        entry = dict(entry)
+        for weight, posterior in self.posteriors().items():
+            distribution = posterior.distribution()
+            drawn = tf.cast(entry[weight], distribution.dtype)
+            variable = RandomVariable(distribution, value=drawn, name=f"{layer_key(self)}/{weight}")  # type: ignore[arg-type]
+            entry[weight] = tf.cast(variable, self.compute_dtype)
         return entry
 
     def weight_value(self, name: str, weights: Mapping[str, tf.Tensor]) -> tf.Tensor:
@@ -165,7 +189,7 @@ class VariationalLayer:
         for weight, posterior in self.posteriors().items():
             regularizer = getattr(self, self.weight_fields[weight][1], None)
             if isinstance(regularizer, regularizers.KLDivergence):
-                terms[weight] = regularizer.divergence(posterior.random_variable())
+                terms[weight] = self._penalty(regularizer.divergence, posterior)
         return terms
 
     def _entry_shapes(self) -> dict[str, list[int]]:

@@ -19,19 +19,25 @@ tfd = tfp.distributions
 
 
 def divergence_by_quadrature(weight: RandomVariable, log_prior: Callable, points: int = 101) -> tf.Tensor:
-    """KL(q || p) of the whole weight for an elementwise posterior and any prior log density.
+    """KL(q || p) of the whole weight for an elementwise prior log density.
 
+    The posterior is elementwise or jointly normal; of a joint normal, an elementwise prior sees the margins alone.
     Exact to about 1e-6 where the prior is smooth on the scale of the posterior. A point mass (whose KL is infinite)
     gives -log p at its points; a posterior of another kind gives the estimate from the variable's own draw.
 
     Args:
-        weight: a random variable with a normal, log-normal, Cauchy, half-Cauchy or point-mass posterior.
+        weight: a random variable with a normal (correlated or not), log-normal, Cauchy, half-Cauchy or point-mass
+            posterior.
         log_prior: maps values [points, *weight shape] to log densities of the same shape.
         points: number of nodes; the memory is `points` times that of the weight.
     """
     q = weight.distribution
     q = q.distribution if isinstance(q, tfd.Independent) else q
     shape = [points] + [1] * weight.shape.rank
+    # KL = E_q log q - E_q log p: the first is known of a joint normal, the second a sum over its margins.
+    entropy = tf.reduce_sum(q.entropy()) if is_joint_normal(q) else None
+    if entropy is not None:
+        q = tfd.Normal(q.mean(), q.stddev())
     if isinstance(q, (tfd.Normal, tfd.LogNormal)):
         z = np.linspace(-8.0, 8.0, points)
         mass = np.exp(-0.5 * z**2)
@@ -54,8 +60,16 @@ def divergence_by_quadrature(weight: RandomVariable, log_prior: Callable, points
         value = weight.value
         return tf.reduce_sum(q.log_prob(value)) - tf.reduce_sum(log_prior(value))
     probability = tf.constant((mass / mass.sum()).reshape(shape), q.dtype)
-    terms = q.log_prob(values) - log_prior(values)
-    return tf.reduce_sum(tf.broadcast_to(tf.reduce_sum(probability * terms, 0), weight.shape))
+    terms = -log_prior(values) if entropy is not None else q.log_prob(values) - log_prior(values)
+    total = tf.reduce_sum(tf.broadcast_to(tf.reduce_sum(probability * terms, 0), weight.shape))
+    return total if entropy is None else total - entropy
+
+
+def is_joint_normal(posterior: Any) -> bool:
+    """Whether a posterior is a normal one whose elements are correlated."""
+    from bayes_planet.bayesian_layers.function_values import FunctionValues
+
+    return isinstance(posterior, (tfd.MultivariateNormalLinearOperator, FunctionValues))
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")

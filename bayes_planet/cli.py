@@ -1,4 +1,4 @@
-"""The command line: `bayes-planet train | evaluate | configs`."""
+"""The command line: `bayes-planet train | evaluate | analyse | report | configs`."""
 
 import argparse
 import sys
@@ -32,6 +32,19 @@ def parser() -> argparse.ArgumentParser:
     )
     train.add_argument("--logdir", required=True, type=Path, help="the run's folder; made if missing")
     train.add_argument(
+        "--device",
+        default="auto",
+        metavar="NAME",
+        help="auto (a TPU or GPU if there is one), cpu, gpu, tpu; default: auto",
+    )
+    train.add_argument(
+        "--strategy",
+        default="one_device",
+        metavar="NAME",
+        help="one_device, mirrored (all GPUs of this machine), multi_worker (TF_CONFIG says which hosts), tpu; "
+        "default: one_device",
+    )
+    train.add_argument(
         "overrides", nargs="*", metavar="key=value", help="single settings, such as seed=1 train.batch_size=16"
     )
 
@@ -57,6 +70,48 @@ def parser() -> argparse.ArgumentParser:
         help="write true, predicted and error frames side by side, .mp4 or .gif",
     )
     evaluate.add_argument("--json", action="store_true", help="print the result as JSON")
+
+    analyse = commands.add_parser(
+        "analyse",
+        help="measure what the world model of a run knows",
+        description="Open-loop prediction in numbers, velocity probe, uncertainty and its calibration, on held-out "
+        "episodes with the newest checkpoint of a run. The result is kept in RUN/analysis, where `report` finds it.",
+    )
+    analyse.add_argument("run", type=Path, help="the folder of a training run")
+    analyse.add_argument("--episodes", type=int, default=10, help="held-out episodes to collect (default: 10)")
+    analyse.add_argument(
+        "--reference",
+        type=Path,
+        metavar="RUN2",
+        help="another run to compare with, such as one with deterministic weights",
+    )
+    analyse.add_argument("--seed", type=int, default=0, help="seed of the environments and of every draw (default: 0)")
+    analyse.add_argument("--json", action="store_true", help="print the numbers as JSON")
+
+    report = commands.add_parser(
+        "report",
+        help="write one HTML page about runs",
+        description="Write one self-contained HTML page about a run, or about several, grouped by method and task.",
+    )
+    report.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folders of training runs, in any state")
+    report.add_argument(
+        "--out", type=Path, metavar="FILE", help="the page; default: report.html, in the run if there is one, else here"
+    )
+    report.add_argument(
+        "--group",
+        nargs="+",
+        default=[],
+        metavar="KEY",
+        help="settings whose values make the groups, such as model.bayesian.kl_scale; default: all that make a method",
+    )
+    report.add_argument(
+        "--detailed",
+        type=int,
+        default=8,
+        metavar="N",
+        help="of several runs, how many have their own figures on the page (default: 8)",
+    )
+    report.add_argument("--json", action="store_true", help="print the numbers of the page as JSON")
 
     configs = commands.add_parser("configs", help="list presets, or print the configuration they make")
     configs.add_argument("presets", nargs="*", metavar="PRESET", help="print what these give together")
@@ -84,7 +139,15 @@ def _run(options: argparse.Namespace) -> int:
         # Behind `--config a b` a key=value item would be taken for a preset, which never holds an equals sign.
         stack = [item for item in options.config if "=" not in item]
         overrides = [item for item in options.config if "=" in item] + options.overrides
-        return train(stack, overrides, options.logdir)
+        return train(stack, overrides, options.logdir, options.device, options.strategy)
+    if options.command == "report":
+        from bayes_planet.commands.report import report
+
+        return report(options)
+    if options.command == "analyse":
+        from bayes_planet.commands.analyse import analyse
+
+        return analyse(options)
     from bayes_planet.commands.evaluate import evaluate
 
     return evaluate(options)

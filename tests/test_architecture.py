@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "bayesian_layers": set(),
     "replay": set(),
     "envs": {"config"},
-    "report": {"config", "replay"},
+    "report": {"config", "presets", "replay"},
     "world_model": {"config", "bayesian_layers"},
     "planning": {"config", "bayesian_layers", "world_model"},
     "evaluation": _LEARNED | {"envs", "replay", "report"},

@@ -88,9 +88,9 @@ class MetricsWriter:
         """Writes one row.
 
         Args:
-            values: name -> number or string (NumPy and eager TensorFlow scalars too), or a histogram, a dict of
-                `edges` (n + 1 of them, rising) and `counts` (n). Names have slashes as TensorBoard groups them:
-                `loss/image`. None, NaN and infinities are left out.
+            values: name -> number or string (NumPy and eager TensorFlow scalars too), a list of numbers (such as
+                `eval/returns`), or a histogram, a dict of `edges` (n + 1 of them, rising) and `counts` (n). Names have
+                slashes as TensorBoard groups them: `loss/image`. None, NaN and infinities are left out.
             updates: learner updates so far.
             env_steps: environment steps so far, action repeats counted.
             episodes: training episodes so far.
@@ -119,6 +119,8 @@ class MetricsWriter:
             for name, value in row.items():
                 if isinstance(value, dict):
                     self._histogram(name, value)
+                elif isinstance(value, list):
+                    self._tf.summary.histogram(name, value)
                 elif not isinstance(value, str) and name not in ("updates", "env_steps"):
                     self._tf.summary.scalar(name, value)
         return row
@@ -202,12 +204,14 @@ def _encode(row: Row) -> bytes:
     return json.dumps(row, allow_nan=False).encode() + b"\n"
 
 
-def _plain(name: str, value: Any) -> float | int | str | dict[str, list] | None:
+def _plain(name: str, value: Any) -> float | int | str | list[float] | dict[str, list] | None:
     """The JSON value; None for one that is to be left out."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, Mapping):
         return _plain_histogram(name, value)
+    if isinstance(value, list | tuple) and value and all(isinstance(each, numbers.Real) for each in value):
+        return [float(each) for each in value] if np.isfinite(value).all() else None
     if hasattr(value, "numpy"):  # an eager TensorFlow tensor or variable
         value = value.numpy()
     if isinstance(value, np.ndarray | np.generic) and np.ndim(value) == 0:
@@ -217,7 +221,8 @@ def _plain(name: str, value: Any) -> float | int | str | dict[str, list] | None:
     if isinstance(value, numbers.Real):
         return float(value) if math.isfinite(value) else None
     raise ValueError(
-        f"Value {name!r} is a {type(value).__name__}, {value!r:.80}. Accepted: one number or a string, or a histogram."
+        f"Value {name!r} is a {type(value).__name__}, {value!r:.80}. Accepted: one number or a string, a list of "
+        "numbers, or a histogram."
     )
 
 

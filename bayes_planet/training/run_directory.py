@@ -1,12 +1,18 @@
 """The folder of a run: what lies where, who may write to it, and whether it belongs to this configuration."""
 
+import contextlib
 import fcntl
+import importlib.metadata
+import json
+import platform
 import time
 from pathlib import Path
 from typing import IO
 
+import bayes_planet
 from bayes_planet import presets
 from bayes_planet.config import Config
+from bayes_planet.replay.files import write_atomically
 
 # Settings that may change between two starts of one run, since they do not change what was learned so far.
 CHANGEABLE = (
@@ -19,6 +25,22 @@ CHANGEABLE = (
     "replay.",
     "evaluation.",
 )
+
+
+# What the numbers of a run may depend on.
+PACKAGES = (
+    *("tensorflow", "tensorflow-probability", "tf-agents", "tf-keras", "numpy", "scipy"),
+    *("dm-control", "mujoco", "gymnasium"),
+)
+
+
+def versions() -> dict[str, str]:
+    """Of this package, Python, and the packages that a run's numbers may depend on; absent ones are left out."""
+    found = {"bayes-planet": bayes_planet.__version__, "python": platform.python_version()}
+    for name in PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
 
 
 class RunDirectoryError(ValueError):
@@ -73,6 +95,7 @@ class RunDirectory:
             if self.config_file.exists():
                 self._check(config)
             presets.save(config, self.config_file)
+            write_atomically(self.path / "versions.json", json.dumps(versions(), indent=1).encode() + b"\n")
         except BaseException:
             self.unlock()
             raise

@@ -268,7 +268,7 @@ class Trainer:
 
         with self._evaluation_environments() as environments:
             score = self._collector.surviving_faults(environments, lambda: evaluate(environments, policy, seeds))
-        values: dict[str, Any] = score.metrics()
+        values: dict[str, Any] = {**score.metrics(), "eval/returns": list(score.returns)}
         if policies[-1].milliseconds_per_plan is not None:
             values["speed/milliseconds_per_evaluation_plan"] = policies[-1].milliseconds_per_plan
         values.update(self._open_loop(score))

@@ -32,12 +32,6 @@ def finished(arguments: list[str]) -> subprocess.CompletedProcess:
     return subprocess.run(arguments, capture_output=True, text=True, timeout=280)
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory) -> tuple[Path, subprocess.CompletedProcess]:
-    logdir = tmp_path_factory.mktemp("uninterrupted") / "run"
-    return logdir, finished(train_command(logdir))
-
-
 def wait_for(condition, process: subprocess.Popen, seconds: float = 200.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():

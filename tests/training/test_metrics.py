@@ -85,11 +85,18 @@ def test_tensorboard_itself_serves_the_video(tmp_path):
     assert list(sequences["tensorboard"]) == ["open_loop"]
 
 
+def test_a_list_of_numbers_is_kept_whole(tmp_path):
+    with MetricsWriter(tmp_path) as writer:
+        write(writer, 1, returns=[3.0, np.float32(1.5), 2], broken=[1.0, float("nan")])
+    (row,) = read_metrics(writer.path)
+    assert row["returns"] == [3.0, 1.5, 2.0] and "broken" not in row
+
+
 def test_names_and_values_that_cannot_be_written(tmp_path):
     with MetricsWriter(tmp_path) as writer:
         with pytest.raises(ValueError, match=r"\['time'\].*Accepted: any other name"):
             write(writer, 1, time=3.0)
-        for wrong in ([1.0], np.zeros(2), tf.zeros([2]), object(), 1j):
+        for wrong in ([], [1.0, "a"], np.zeros(2), tf.zeros([2]), object(), 1j):
             with pytest.raises(ValueError, match=r"Value 'x' is a .* Accepted: one number or a string"):
                 write(writer, 1, x=wrong)
     assert read_metrics(writer.path) == []

@@ -95,11 +95,15 @@ class ControlSuite(gymnasium.Env):
         Args:
           seed: 0 to 2**32 - 1, as `suite.load(..., task_kwargs={"random": seed})`: it alone decides the
             episode. None goes on with the stream of the last seed.
+
+        Returns:
+          The observation, and `velocity_names` and `velocity_units`: what each entry of MuJoCo's `qvel` is.
         """
         super().reset(seed=seed)
         if seed is not None:
             self._environment.task.random.seed(seed)  # in place: nothing is loaded again
-        return _flat(self._environment.reset().observation), {}
+        names, units = _velocities(self.physics.model)
+        return _flat(self._environment.reset().observation), {"velocity_names": names, "velocity_units": units}
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """One control step. Raises NonFiniteError where the simulation diverges."""
@@ -136,6 +140,24 @@ def _camera_id(task: DmControlTask, camera: str, names: list[str]) -> int:
         return int(camera)
     available = ", ".join(f"{number} ({name})" for number, name in enumerate(names)) or "auto alone"
     raise ValueError(f"env.camera is {camera!r}, which {task.name} does not have. Accepted: auto, {available}.")
+
+
+def _velocities(model: Any) -> tuple[list[str], list[str]]:
+    """Names and units of the entries of `qvel`, joint by joint; a free joint has six of them, a ball joint three."""
+    names: list[str] = []
+    units: list[str] = []
+    for joint in range(model.njnt):
+        name = model.id2name(joint, "joint") or f"joint {joint}"
+        # MuJoCo's joint types: 0 free, 1 ball, 2 slide, 3 hinge.
+        own = {
+            0: [(f"{name} {axis}", "m/s") for axis in "xyz"] + [(f"{name} r{axis}", "rad/s") for axis in "xyz"],
+            1: [(f"{name} r{axis}", "rad/s") for axis in "xyz"],
+            2: [(name, "m/s")],
+            3: [(name, "rad/s")],
+        }[int(model.jnt_type[joint])]
+        names += [entry for entry, _ in own]
+        units += [unit for _, unit in own]
+    return names, units
 
 
 def _flat(observation: dict[str, Any]) -> np.ndarray:

@@ -6,12 +6,17 @@ import dataclasses
 import json
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bayes_planet.commands.errors import ENVIRONMENT_ERRORS, UserError, user_errors
 from bayes_planet.config import Config
 from bayes_planet.envs import Workers
+from bayes_planet.presets import ConfigError
 from bayes_planet.training.console import divert_output
 from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError
+
+if TYPE_CHECKING:
+    from bayes_planet.training.build import Parts
 
 
 def evaluate(options: argparse.Namespace) -> int:
@@ -21,7 +26,7 @@ def evaluate(options: argparse.Namespace) -> int:
     for name, path in (("--video", options.video), ("--open-loop", options.open_loop)):
         if path is not None and path.suffix.lower() not in (".mp4", ".gif"):
             raise UserError(f"{name} is {str(path)!r}. Accepted: a file that ends in .mp4 or .gif.")
-    with user_errors(RunDirectoryError):
+    with user_errors(RunDirectoryError, ConfigError):
         config = RunDirectory(options.run).read_config()
     with contextlib.ExitStack() as stack:
         logs = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -46,26 +51,39 @@ def evaluate(options: argparse.Namespace) -> int:
     return 0
 
 
-def _evaluate(options: argparse.Namespace, config: Config, environments: Workers) -> dict:
-    from bayes_planet.evaluation.open_loop import chunks, predict_open_loop
-    from bayes_planet.evaluation.score import evaluate as score_policy
-    from bayes_planet.report.video import save_video, side_by_side
+def restored(config: Config, run: Path, environments: Workers) -> "Parts":
+    """The agent of a run as its newest checkpoint has it; it stays as it is.
+
+    Raises:
+      UserError: there is no checkpoint, or none that can be read.
+    """
     from bayes_planet.training.build import build
     from bayes_planet.training.checkpoints import CheckpointError, Checkpoints
-    from bayes_planet.training.devices import share_gpu_memory
-    from bayes_planet.training.policies import ActorPolicy
-    from bayes_planet.training.seeds import Stream, environment_seed, seed_words
+    from bayes_planet.training.devices import prepare_devices
 
-    share_gpu_memory()
+    prepare_devices()
     parts = build(config, environments.observation_space, environments.action_space)
-    learner = parts.learner
-    directory = RunDirectory(options.run)
     checkpoints = Checkpoints(
-        directory.checkpoints, config.train.checkpoints_kept, model=learner.world_model, updates=learner.updates
+        RunDirectory(run).checkpoints,
+        config.train.checkpoints_kept,
+        model=parts.learner.world_model,
+        updates=parts.learner.updates,
     )
     with user_errors(CheckpointError):
         if checkpoints.restore(partial=True) is None:
-            raise UserError(f"{options.run} has no checkpoint yet. Train it until its first episode is done.")
+            raise UserError(f"{run} has no checkpoint yet. Train it until its first episode is done.")
+    return parts
+
+
+def _evaluate(options: argparse.Namespace, config: Config, environments: Workers) -> dict:
+    from bayes_planet.evaluation.live import open_loop_monitor
+    from bayes_planet.evaluation.score import evaluate as score_policy
+    from bayes_planet.report.video import save_video
+    from bayes_planet.training.policies import ActorPolicy
+    from bayes_planet.training.seeds import Stream, environment_seed, seed_words
+
+    parts = restored(config, options.run, environments)
+    learner = parts.learner
 
     # A stream of their own keeps these seeds apart from those of the evaluations during training.
     seed = dataclasses.replace(config, seed=options.seed).seed
@@ -90,11 +108,20 @@ def _evaluate(options: argparse.Namespace, config: Config, environments: Workers
         result["video"] = str(save_video(options.video, score.episodes[0]["image"], fps=25, scale=4))
     if options.open_loop is not None:
         evaluation = config.evaluation
-        length = evaluation.context_steps + evaluation.prediction_steps
         key = seed_words(seed, Stream.OPEN_LOOP, 2**31)
-        batch = chunks(score.episodes, max(evaluation.videos, 1), length, key)
-        prediction = predict_open_loop(learner.world_model, batch, evaluation.context_steps, key)
-        frames = side_by_side(prediction.true["image"], prediction.predicted["image"])
-        result["open_loop"] = str(save_video(options.open_loop, frames, fps=15, scale=2))
-        result.update(prediction.metrics())
+        live = open_loop_monitor(
+            learner.world_model,
+            score.episodes,
+            evaluation.context_steps,
+            evaluation.prediction_steps,
+            max(evaluation.videos, 1),
+            key,
+        )
+        if not live.videos:
+            raise UserError(
+                f"The episodes have {live.rows} rows, of which the model sees {evaluation.context_steps}: there is "
+                "nothing left to predict. Train with more env.episode_env_steps, or fewer evaluation.context_steps."
+            )
+        result["open_loop"] = str(save_video(options.open_loop, live.videos["open_loop"], fps=15, scale=2))
+        result.update(live.values)
     return result

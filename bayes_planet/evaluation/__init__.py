@@ -1,1 +1,1 @@
-"""Scores, and open-loop prediction."""
+"""What a trained model is worth: scores, open-loop prediction, velocity probe, uncertainty and its calibration."""

@@ -1,6 +1,7 @@
 """The improvements of iCEM: coloured noise, fewer candidates late, elites that stay, a warm start."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -44,7 +45,7 @@ def test_colored_candidates_hold_their_actions():
 def test_elites_stay_and_are_evaluated_again():
     _, calls = recorded(quadratic(TARGET), candidates=20, elites=5, kept=3, iterations=5)
     best = []
-    for (actions, returns), (later, _) in zip(calls, calls[1:], strict=False):
+    for (actions, returns), (later, _) in itertools.pairwise(calls):
         top = actions[0][np.argsort(-returns[0])[:3]]
         np.testing.assert_array_equal(later[0, -3:], top)
         best.append(returns.max())

@@ -22,7 +22,6 @@ from bayes_planet.training.metrics import read_metrics
 from bayes_planet.training.run_directory import RunDirectory
 from bayes_planet.training.trainer import Events, Interrupted, Trainer, TrainingDivergedError
 
-
 STATE_TASK = ["env.observations=state", "env.name=dm_control/cartpole-swingup", "env.action_repeat=8"]
 
 

@@ -1,0 +1,90 @@
+"""`bayes-planet analyse` on a run's folder: real workers, a checkpoint, the files it leaves and what it prints."""
+
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bayes_planet import presets
+from bayes_planet.commands.analyse import analyse
+from bayes_planet.commands.errors import UserError
+from bayes_planet.envs import Workers
+from bayes_planet.evaluation.analysis import load
+from bayes_planet.training.build import build
+from bayes_planet.training.checkpoints import Checkpoints
+from bayes_planet.training.run_directory import RunDirectory
+
+
+def untrained_run(folder: Path, *overrides: str, checkpoint: bool = True) -> Path:
+    """A run that was stopped before its first update."""
+    config = presets.load(["bayes_planet", "cartpole_swingup", "debug"], ["evaluation.workers=2", *overrides])
+    directory = RunDirectory(folder)
+    directory.prepare(config)
+    directory.unlock()
+    if checkpoint:
+        with Workers(config.env, 1) as workers:
+            parts = build(config, workers.observation_space, workers.action_space)
+        learner = parts.learner
+        checkpoints = Checkpoints(
+            directory.checkpoints, 3, model=learner.world_model, optimizer=learner.optimizer, updates=learner.updates
+        )
+        checkpoints.save({"evaluated_at": -1, "updates": 0})
+    return folder
+
+
+def options(run: Path, **changes: object) -> argparse.Namespace:
+    return argparse.Namespace(**{"run": run, "episodes": 3, "reference": None, "seed": 0, "json": False, **changes})
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("analyse")
+    return untrained_run(folder / "run"), untrained_run(folder / "other", "seed=1", "model.bayesian.layers=[]")
+
+
+def test_it_measures_saves_and_prints(runs, capfd):
+    run, other = runs
+    before = sorted(path.name for path in run.iterdir())
+    assert analyse(options(run, reference=other, json=True)) == 0
+    printed = json.loads(capfd.readouterr().out)
+    found = load(run)
+    assert {key: found.numbers[key] for key in printed} == printed
+    assert found.updates == 0 and printed["task"] == "dm_control/cartpole-swingup"
+    assert printed["reference"] == str(other) and printed["reference_updates"] == 0
+    assert printed["held_out"]["noisy"] == [False, False, True] and len(set(printed["held_out"]["returns"])) == 3
+    assert set(printed["novelty"]) == {"held out", "another task", "noise", "extreme actions"}
+    assert printed["probe"]["names"] == ["slider", "hinge_1"] and printed["probe"]["units"] == ["m/s", "rad/s"]
+    assert printed["open_loop"]["image"]["reference"]["epistemic"] == 0.0
+    assert found.arrays["frames/true"].dtype == np.uint8
+    assert sorted(path.name for path in run.iterdir()) == sorted([*before, "analysis"])
+
+
+def test_state_observations_and_a_summary_in_words(tmp_path, capfd):
+    run = untrained_run(tmp_path / "run", "env.observations=state")
+    assert analyse(options(run, episodes=2)) == 0
+    text = capfd.readouterr().out
+    assert "dm_control/cartpole-swingup after 0 updates, 2 held-out episodes" in text
+    for word in ("state", "reward", "uncertainty", "calibration", "velocities", str(run / "analysis")):
+        assert word in text
+    first = load(run)
+    assert analyse(options(run, episodes=2)) == 0
+    for name, value in load(run).arrays.items():  # the same seed, the same numbers
+        np.testing.assert_allclose(value, first.arrays[name], rtol=1e-4, atol=1e-5)
+
+
+def test_bad_input_says_what_to_do(runs, tmp_path):
+    run, _ = runs
+    with pytest.raises(UserError, match="2 or more"):
+        analyse(options(run, episodes=1))
+    with pytest.raises(UserError, match="holds no run"):
+        analyse(options(tmp_path))
+    pendulum = untrained_run(tmp_path / "state", "env.observations=state", checkpoint=False)
+    with pytest.raises(UserError, match="another task or other observations"):
+        analyse(options(run, reference=pendulum))
+    with pytest.raises(UserError, match="no checkpoint yet"):
+        analyse(options(pendulum))
+    (pendulum / "config.yaml").write_text("no_such_setting: 1")
+    with pytest.raises(UserError, match="unknown setting 'no_such_setting'"):
+        analyse(options(pendulum))

@@ -82,7 +82,8 @@ class ActNorm(ReversibleLayer):
         return {**super().get_config(), "epsilon": self.epsilon}
 
     def _initialize(self, values: tf.Tensor, reverse: bool) -> None:
-        if tf.executing_eagerly() and bool(self.initialized):
+        # As a tensor: the truth value of a variable of tf.distribute is always True.
+        if tf.executing_eagerly() and bool(tf.convert_to_tensor(self.initialized)):
             return
 
         def from_first_batch() -> tf.Tensor:

@@ -12,6 +12,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from bayes_planet.bayesian_layers.suggestions import did_you_mean
+
 Constraint = Callable[[tf.Tensor], tf.Tensor]
 
 
@@ -33,7 +35,14 @@ class _PositiveConstraint(tf.keras.constraints.Constraint):
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
 class Softplus(_PositiveConstraint):
-    """`log(1 + exp(w)) + epsilon`: positive, and linear for large `w`."""
+    """`log(1 + exp(w)) + epsilon`: positive, and linear for large `w`.
+
+    Args:
+        epsilon: the smallest value; 0 or more.
+
+    Raises:
+        ValueError: a negative `epsilon`.
+    """
 
     def __call__(self, w: tf.Tensor) -> tf.Tensor:
         return tf.nn.softplus(w) + tf.constant(self.epsilon, w.dtype)
@@ -46,7 +55,7 @@ class Softplus(_PositiveConstraint):
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
 class Exp(_PositiveConstraint):
-    """`exp(w) + epsilon`: positive; the raw variable is the logarithm."""
+    """`exp(w) + epsilon`: positive; the raw variable is the logarithm. Arguments and errors as `Softplus`."""
 
     def __call__(self, w: tf.Tensor) -> tf.Tensor:
         return tf.exp(w) + tf.constant(self.epsilon, w.dtype)
@@ -58,7 +67,7 @@ class Exp(_PositiveConstraint):
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
 class Positive(_PositiveConstraint):
-    """`max(w, epsilon)`: the variable itself where it is positive; no gradient below."""
+    """`max(w, epsilon)`: the variable where it is positive; no gradient below. Arguments and errors as `Softplus`."""
 
     def __call__(self, w: tf.Tensor) -> tf.Tensor:
         return tf.maximum(w, tf.constant(self.epsilon, w.dtype))
@@ -95,6 +104,7 @@ def get(identifier: str | dict | Constraint | None) -> Constraint | None:
         return tf.keras.constraints.get(identifier)
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(
-            f"Unknown constraint {identifier!r}. Accepted: {', '.join(sorted(_ALIASES))}, a callable, a config, "
+            f"Unknown constraint {identifier!r}.{did_you_mean(identifier, _ALIASES)} "
+            f"Accepted: {', '.join(sorted(_ALIASES))}, a callable, a config, "
             "or the name of a Keras constraint."
         ) from error

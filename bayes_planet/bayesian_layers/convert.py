@@ -2,139 +2,242 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from bayes_planet.bayesian_layers import initializers, regularizers
+from bayes_planet.bayesian_layers.attention import MultiHeadAttentionReparameterization
+from bayes_planet.bayesian_layers.convolutions import (
+    Conv1DReparameterization,
+    Conv2DReparameterization,
+    Conv2DTransposeReparameterization,
+)
 from bayes_planet.bayesian_layers.dense import DenseReparameterization
+from bayes_planet.bayesian_layers.embeddings import EmbeddingReparameterization
+from bayes_planet.bayesian_layers.lstm_cell import LSTMCellReparameterization
+from bayes_planet.bayesian_layers.model_copies import PROJECTIONS, build_like, copy_model
+from bayes_planet.bayesian_layers.random_features import RandomFourierFeatures
+from bayes_planet.bayesian_layers.recurrent import GRUCellReparameterization, VariationalRNN
 from bayes_planet.bayesian_layers.variational_layer import VariationalLayer
+
+_keras = tf.keras.layers
+_CLASSES: dict[type, Any] = {
+    _keras.Dense: DenseReparameterization,
+    _keras.Conv1D: Conv1DReparameterization,
+    _keras.Conv2D: Conv2DReparameterization,
+    _keras.Conv2DTranspose: Conv2DTransposeReparameterization,
+    _keras.Embedding: EmbeddingReparameterization,
+    _keras.LSTMCell: LSTMCellReparameterization,
+    _keras.GRUCell: GRUCellReparameterization,
+    _keras.MultiHeadAttention: MultiHeadAttentionReparameterization,
+}
+_RECURRENT: dict[Any, type] = {_keras.LSTM: _keras.LSTMCell, _keras.GRU: _keras.GRUCell}
+# Arguments of a weight by its name, and those of Keras' recurrent layers that are the sequence's, not the cell's.
+_FIELDS = {
+    "kernel": ("kernel_initializer", "kernel_regularizer"),
+    "recurrent_kernel": ("recurrent_initializer", "recurrent_regularizer"),
+    "embeddings": ("embeddings_initializer", "embeddings_regularizer"),
+}
+_OF_SEQUENCES = ("name", "trainable", "return_sequences", "return_state", "go_backwards", "stateful", "unroll")
 
 
 def to_bayesian(
-    model: tf.keras.Model,
+    model: Any,
     delta: float = 0.1,
     prior_stddev: float = 1.0,
     prior_at_weights: bool = True,
     classes: Mapping[type, type] | None = None,
-) -> tf.keras.Model:
-    """A copy of a Keras model whose dense layers have random kernels about the trained ones.
+    strict: bool = False,
+) -> Any:
+    """A copy of a Keras model whose kernels are random about the trained ones.
 
-    Each kernel w becomes `q = N(w, (delta |w|)^2)`, with the prior `N(w, prior_stddev^2)` (or about 0). Biases and all
-    other layers keep their values. At its posterior mean the copy computes what the model does.
+    Each kernel, recurrent kernel and embedding w becomes `q = N(w, (delta |w|)^2)`, with the prior
+    `N(w, prior_stddev^2)` (or about 0; the four kernels of an attention layer always have theirs about 0). Biases and
+    all other layers keep their values. At its posterior mean the copy computes what the model does. A recurrent layer
+    becomes a `VariationalRNN`, which draws its weights once a sequence.
 
     Args:
-        model: a built Sequential or functional model; models inside it are converted, too.
+        model: a built Sequential, functional or subclassed model, or a layer. Layers are found where `copy_model`
+            looks: models inside models, attributes, lists and dicts.
         delta: stddev of the posterior relative to the weight's size, at least 1e-5.
         prior_stddev: of the prior.
         prior_at_weights: whether the prior is centred at the trained weights (MOPED) rather than at 0.
-        classes: which Keras layer becomes which; default {Dense: DenseReparameterization}. Only layers of exactly these
-            types are converted. Any layer of this package with a `kernel` can be named, such as {Dense: DenseFlipout}.
+        classes: which Keras layer or cell becomes which. Default: Dense, Conv1D, Conv2D, Conv2DTranspose, Embedding,
+            LSTMCell, GRUCell (and so LSTM, GRU, RNN) and MultiHeadAttention, each its Reparameterization. Only layers
+            of exactly these types are converted. Any layer of this package that has the weights of the Keras layer can
+            be named, such as {Dense: DenseFlipout}.
+        strict: whether a layer with trainable weights that has no Bayesian form (BatchNormalization, GRU with
+            reset_after=True, one not in `classes`) is an error; otherwise it stays as it is.
 
     Raises:
-        ValueError: numbers that are not positive, a subclassed or unbuilt model.
+        ValueError: numbers that are not positive, no built model, a class with other weights; with `strict`, a layer
+            that stays as it is.
 
     Source: Krishnan et al. 2020, "Specifying Weight Priors in Bayesian Deep Neural Networks with Empirical Bayes".
     """
     if not delta > 0 or not prior_stddev > 0:
         raise ValueError(f"Got delta={delta}, prior_stddev={prior_stddev}. Accepted: positive numbers.")
-    chosen = {tf.keras.layers.Dense: DenseReparameterization} if classes is None else dict(classes)
+    chosen: Mapping[type, Any] = _CLASSES if classes is None else classes
 
-    def convert(layer: tf.keras.layers.Layer) -> tf.keras.layers.Layer | None:
-        if type(layer) not in chosen:
+    def unbuilt(layer: Any) -> Any:
+        """The Bayesian layer or cell, without variables; None where there is none."""
+        if type(layer) not in chosen or getattr(layer, "reset_after", False):
             return None
-        kernel = layer.kernel.numpy()
-        options = {
-            "kernel_initializer": initializers.TrainableNormal(),
-            "kernel_regularizer": regularizers.NormalKLDivergence(
-                kernel if prior_at_weights else 0.0, float(prior_stddev)
-            ),
-        }
-        return chosen[type(layer)](**{**layer.get_config(), **options})
+        config = {**layer.get_config()}
+        for weight, (initializer, regularizer) in _FIELDS.items():
+            if initializer in config:
+                value = getattr(layer, weight, None) if prior_at_weights else None
+                mean = 0.0 if value is None else value.numpy()
+                config[initializer] = initializers.TrainableNormal()
+                config[regularizer] = regularizers.NormalKLDivergence(mean, float(prior_stddev))
+        return chosen[type(layer)].from_config(_without_dicts(config))
 
-    copy = _clone(model, convert)
-    for old, new in _pairs(model, copy):
-        if type(old) not in chosen:
-            new.set_weights(old.get_weights())
-            continue
-        posterior, kernel = new.posterior("kernel"), old.kernel.numpy()
-        posterior.mean.assign(kernel)
-        stddev = tf.constant(np.maximum(delta * np.abs(kernel), 1e-5), posterior.stddev.dtype)
-        posterior.stddev.assign(posterior.stddev_constraint.inverse(stddev))
-        if old.use_bias:
-            new.bias.assign(old.bias)
-    return copy
+    def fill(old: Any, new: Any) -> Any:
+        """Posteriors about the weights of `old`; the other weights are copied."""
+        if isinstance(old, _keras.MultiHeadAttention):
+            for projection in PROJECTIONS:
+                fill(getattr(old, projection), getattr(new, projection))
+            return new
+        unknown = set(new.weight_fields) - {*_FIELDS, "bias"}
+        if unknown:
+            raise ValueError(
+                f"{type(old).__name__} was to become {type(new).__name__}, which has the weights {sorted(unknown)} "
+                "besides. Accepted: layers with the weights of the Keras layer, such as DenseFlipout for Dense."
+            )
+        for weight in new.weight_fields:
+            if weight == "bias" and not new.use_bias:
+                continue
+            value, posterior = getattr(old, weight).numpy(), new.posterior(weight)
+            if posterior is None:
+                getattr(new, weight).assign(value)
+                continue
+            posterior.mean.assign(value)
+            stddev = tf.constant(np.maximum(delta * np.abs(value), 1e-5), posterior.stddev.dtype)
+            posterior.stddev.assign(posterior.stddev_constraint.inverse(stddev))
+        return new
+
+    def exchange(layer: Any) -> Any:
+        if type(layer) in (*_RECURRENT, _keras.RNN):
+            new = _recurrent(layer, unbuilt, fill, lambda cell, options: VariationalRNN(cell, **options))
+        else:
+            new = unbuilt(layer)
+            if new is not None:
+                new = fill(layer, _built(new, layer))
+        if new is None and strict and _has_weights_of_its_own(layer):
+            raise ValueError(
+                f"Layer {layer.name!r} of class {type(layer).__name__} has no Bayesian form. Accepted with "
+                f"strict=True: {', '.join(cls.__name__ for cls in chosen)} (GRU with reset_after=False) and layers "
+                "without trainable weights; strict=False leaves it as it is."
+            )
+        return new
+
+    return copy_model(model, exchange)
 
 
-def to_deterministic(model: tf.keras.Model) -> tf.keras.Model:
+def to_deterministic(model: Any) -> Any:
     """A copy of a Keras model whose layers with random weights are plain Keras layers at the posterior means.
 
+    `to_deterministic(to_bayesian(model))` has the weights of `model`.
+
     Args:
-        model: a built Sequential or functional model. Its layers with random weights must derive from a Keras layer,
-            as DenseReparameterization does from Dense, and have only weights named `kernel` and `bias`.
+        model: a built Sequential, functional or subclassed model, or a layer. Its layers with random weights must
+            derive from a Keras layer, as DenseReparameterization does from Dense, and have its weights.
 
     Raises:
-        ValueError: another layer with random weights, a subclassed or unbuilt model.
+        ValueError: another layer with random weights (a horseshoe, a Gaussian process), or no built model.
     """
 
-    def convert(layer: Any) -> Any:
-        if not isinstance(layer, VariationalLayer):
-            return None
-        keras = (cls for cls in type(layer).__mro__ if cls.__module__.startswith(("keras", "tf_keras")))
-        parent: Any = next(keras, None)
-        if parent is None or parent is tf.keras.layers.Layer or set(layer.weight_fields) - {"kernel", "bias"}:
-            raise ValueError(
-                f"Layer {layer.name!r} of class {type(layer).__name__} has no deterministic counterpart. Accepted: "
-                "layers with a kernel and a bias that derive from a Keras layer."
-            )
-        config = layer.get_config()  # type: ignore[attr-defined]
-        for weight, (initializer, regularizer) in layer.weight_fields.items():
-            if layer.posterior(weight) is not None:
-                config.update({initializer: "zeros", regularizer: None})
-            elif isinstance(getattr(layer, regularizer, None), regularizers.KLDivergence):
-                config[regularizer] = None
-        return parent.from_config(config)
-
-    copy = _clone(model, convert)
-    for old, new in _pairs(model, copy):
-        if not isinstance(old, VariationalLayer):
-            new.set_weights(old.get_weights())
-            continue
-        for weight in old.weight_fields:
-            if weight == "bias" and not old.use_bias:
-                continue
-            posterior = old.posterior(weight)
-            getattr(new, weight).assign(getattr(old, weight) if posterior is None else posterior.mean_value())
-    return copy
-
-
-def _clone(model: Any, convert: Callable[[Any], Any]) -> tf.keras.Model:
-    if not isinstance(model, tf.keras.Model) or not hasattr(model, "get_config") or not model.built:
-        raise ValueError(f"Got {type(model).__name__}. Accepted: a built Sequential or functional Keras model.")
-
-    def clone_layer(layer: tf.keras.layers.Layer) -> tf.keras.layers.Layer:
-        if isinstance(layer, tf.keras.Model):
-            return _clone(layer, convert)
-        converted = convert(layer)
-        return type(layer).from_config(layer.get_config()) if converted is None else converted
-
-    if not (isinstance(model, tf.keras.Sequential) or getattr(model, "_is_graph_network", False)):
-        raise ValueError(
-            f"{type(model).__name__} {model.name!r} is a subclassed model; its layers cannot be exchanged. Accepted: a "
-            "built Sequential or functional Keras model."
-        )
-    copy = tf.keras.models.clone_model(model, clone_function=clone_layer)
-    if not copy.built:
-        copy.build(model.input_shape if hasattr(model, "input_shape") else model._build_input_shape)
-    return copy
-
-
-def _pairs(model: tf.keras.Model, copy: tf.keras.Model) -> Iterator[tuple[Any, Any]]:
-    """Corresponding layers, those of models inside one by one."""
-    for old, new in zip(model.layers, copy.layers, strict=True):
-        if isinstance(old, tf.keras.Model):
-            yield from _pairs(old, new)
+    def unbuilt(layer: Any) -> Any:
+        if isinstance(layer, MultiHeadAttentionReparameterization):
+            fields = [_FIELDS["kernel"], ("bias_initializer", "bias_regularizer")]
+            keras_class: Any = _keras.MultiHeadAttention
+        elif isinstance(layer, VariationalLayer):
+            known = not set(layer.weight_fields) - {*_FIELDS, "bias"} and not isinstance(layer, RandomFourierFeatures)
+            ancestors = (cls for cls in type(layer).__mro__ if cls.__module__.startswith(("keras", "tf_keras")))
+            keras_class, fields = next(ancestors, _keras.Layer), list(layer.weight_fields.values())
+            if not known or keras_class is _keras.Layer:
+                if not layer.posteriors():
+                    return None
+                raise ValueError(
+                    f"Layer {layer.name!r} of class {type(layer).__name__} has no deterministic counterpart. "
+                    "Accepted: layers that derive from a Keras layer and have its weights."
+                )
         else:
-            yield old, new
+            return None
+        config = layer.get_config()
+        for initializer, regularizer in fields:
+            if isinstance(initializers.get(config[initializer]), initializers.TrainableDistribution):
+                config[initializer] = "zeros"
+            if isinstance(regularizers.get(config[regularizer]), regularizers.KLDivergence):
+                config[regularizer] = None
+        return keras_class.from_config(config)
+
+    def fill(old: Any, new: Any) -> Any:
+        if isinstance(old, _keras.MultiHeadAttention):
+            for projection in PROJECTIONS:
+                fill(getattr(old, projection), getattr(new, projection))
+            return new
+        for weight in old.weight_fields:
+            if weight != "bias" or old.use_bias:
+                posterior = old.posterior(weight)
+                getattr(new, weight).assign(getattr(old, weight) if posterior is None else posterior.mean_value())
+        return new
+
+    def plain_rnn(cell: Any, options: dict[str, Any]) -> Any:
+        config = {**cell.get_config(), **options}
+        for layer, cell_class in _RECURRENT.items():
+            if type(cell) is cell_class:
+                return layer.from_config(config)
+        return _keras.RNN(cell, **options)
+
+    def exchange(layer: Any) -> Any:
+        if type(layer) in (VariationalRNN, _keras.RNN):
+            return _recurrent(layer, unbuilt, fill, plain_rnn)
+        new = unbuilt(layer)
+        return None if new is None else fill(layer, _built(new, layer))
+
+    return copy_model(model, exchange)
+
+
+def _recurrent(layer: Any, unbuilt: Any, fill: Any, make: Any) -> Any:
+    """A recurrent layer with its cell exchanged; None if the cell, or each of several, has no counterpart."""
+    stacked = isinstance(layer.cell, _keras.StackedRNNCells)
+    cells = layer.cell.cells if stacked else [layer.cell]
+    pairs = [(old, unbuilt(old)) for old in cells]
+    if any(new is None for _, new in pairs):
+        return None
+    config = layer.get_config()
+    options = {name: config[name] for name in _OF_SEQUENCES}
+    options["dtype"] = layer.dtype_policy
+    new = make(_keras.StackedRNNCells([new for _, new in pairs]) if stacked else pairs[0][1], options)
+    new.build_from_config(layer.get_build_config())
+    for (old, _), cell in zip(pairs, new.cell.cells if stacked else [new.cell], strict=True):
+        fill(old, cell)
+    return new
+
+
+def _built(new: Any, old: Any) -> Any:
+    """`new` with variables, for the inputs that `old` was built for."""
+    if hasattr(old, "state_size"):
+        new.build([None, old.kernel.shape[0]])
+    else:
+        build_like(new, old)
+    return new
+
+
+def _without_dicts(config: dict[str, Any]) -> dict[str, Any]:
+    """A config whose activations are functions: `from_config` may leave dicts to the constructor."""
+    return {
+        name: tf.keras.activations.deserialize(value) if name.endswith("activation") and value else value
+        for name, value in config.items()
+    }
+
+
+def _has_weights_of_its_own(layer: Any) -> bool:
+    inner = {id(weight) for part in layer.submodules if part is not layer for weight in getattr(part, "weights", [])}
+    own = [weight for weight in layer.trainable_weights if id(weight) not in inner]
+    cells = isinstance(layer, (_keras.RNN, _keras.Bidirectional)) and bool(layer.trainable_weights)
+    return bool(own) or cells

@@ -47,14 +47,17 @@ class Discretize(tf.keras.layers.Layer):
 
     def call(self, inputs: RandomVariable) -> RandomVariable:
         if not isinstance(inputs, RandomVariable):
-            graph = tf.compat.v1.get_default_graph()
-            if tf.executing_eagerly() or not getattr(graph, "name", "").endswith("scratch_graph"):
-                raise ValueError(
-                    f"Discretize was given {type(inputs).__name__}. Accepted: a random variable, i.e. the output of a "
-                    "stochastic output layer."
-                )
-            # While Keras builds a functional model, it shows every output as a plain tensor; only the shape counts.
-            return tf.identity(inputs)
+            graph = getattr(tf.compat.v1.get_default_graph(), "name", "")
+            if not tf.executing_eagerly() and graph.endswith("scratch_graph"):
+                # While Keras builds a functional model, it shows every output as a plain tensor; only the shape counts.
+                return tf.identity(inputs)
+            if not tf.executing_eagerly() and f"{self.name}_layer_call" in graph:
+                # The functions in a SavedModel pass values: that of the output is the input's, rounded.
+                return _round(inputs, self.num_bins, self.low, self.high)
+            raise ValueError(
+                f"Discretize was given {type(inputs).__name__}. Accepted: a random variable, i.e. the output of a "
+                "stochastic output layer."
+            )
         distribution = Discretized(inputs.distribution, self.num_bins, self.low, self.high)
         return RandomVariable(distribution, sample_shape=inputs.sample_shape)
 
@@ -112,7 +115,7 @@ class Discretized(tfd.Distribution):
         return tf.clip_by_value(tf.round((value - self.low) / self.step), 0.0, self.num_bins - 1.0)
 
     def _sample_n(self, n: Any, seed: Any = None) -> tf.Tensor:
-        return tf.stop_gradient(self.low + self.step * self._index(self.base.sample(n, seed=seed)))
+        return _round(self.base.sample(n, seed=seed), self.num_bins, self.low, self.high)
 
     def _log_prob(self, value: tf.Tensor) -> tf.Tensor:
         index = self._index(tf.cast(value, self.dtype))
@@ -157,3 +160,9 @@ class Discretized(tfd.Distribution):
     def _masses(self) -> tf.Tensor:
         shape = tf.concat([[self.num_bins], self.batch_shape_tensor()], 0)
         return tf.exp(self._log_prob(tf.broadcast_to(self._grid(), shape)))
+
+
+def _round(values: tf.Tensor, num_bins: int, low: float, high: float) -> tf.Tensor:
+    """The centres of the bins that the values are in, without gradient."""
+    step = (high - low) / (num_bins - 1)
+    return tf.stop_gradient(low + step * tf.clip_by_value(tf.round((values - low) / step), 0.0, num_bins - 1.0))

@@ -27,6 +27,8 @@ class EmbeddingReparameterization(VariationalLayer, tf.keras.layers.Embedding):
 
     Raises:
         ValueError: as `DenseReparameterization`.
+
+    Source: Tran et al. 2018, "Bayesian Layers", section 2.1; Blundell et al. 2015.
     """
 
     weight_fields = {"embeddings": ("embeddings_initializer", "embeddings_regularizer")}

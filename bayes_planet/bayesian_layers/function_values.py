@@ -27,6 +27,11 @@ class FunctionValues(tfd.Distribution):
         scale_tril: a Cholesky factor of the same shape, instead of `covariance`.
         jitter: added to the covariance's diagonal before its Cholesky decomposition.
         dtype: of the values.
+
+    Raises:
+        ValueError: neither or both of `covariance` and `scale_tril`.
+
+    Source: Rasmussen and Williams 2006, section 2.2.
     """
 
     def __init__(
@@ -39,6 +44,8 @@ class FunctionValues(tfd.Distribution):
         name: str = "FunctionValues",
     ) -> None:
         parameters = dict(locals())
+        if (covariance is None) == (scale_tril is None):
+            raise ValueError("Got both or neither of covariance and scale_tril. Accepted: one of them.")
         self.loc = tf.convert_to_tensor(loc)
         self._covariance, self._scale_tril, self._jitter = covariance, scale_tril, jitter
         super().__init__(

@@ -42,7 +42,7 @@ class GaussianProcess(tf.keras.layers.Layer):
         Random variable [N, units]; one event is the whole matrix, so its `log_prob` is a scalar.
 
     Raises:
-        ValueError: one conditional without the other, or shapes that do not match.
+        ValueError: one conditional without the other, shapes that do not match, or inputs of another size D.
 
     Source: Rasmussen and Williams 2006, equations 2.23 and 2.24; Tran et al. 2018, "Bayesian Layers", section 2.2.
     """
@@ -82,6 +82,12 @@ class GaussianProcess(tf.keras.layers.Layer):
 
     def call(self, inputs: tf.Tensor, seed: Any = None) -> RandomVariable:
         x = tf.cast(tf.convert_to_tensor(inputs), tf.float64)
+        given = None if self.conditional_inputs is None else np.shape(self.conditional_inputs)[-1]
+        if given is not None and x.shape[-1] not in (None, given):
+            raise ValueError(
+                f"GaussianProcess {self.name!r} was given inputs of shape {x.shape}, but its conditional_inputs have "
+                f"{given} columns. Accepted: [N, {given}]."
+            )
         loc = tf.tile(self.mean_fn(x)[:, None], [1, self.units])
         covariance = prior = self.covariance_fn(x, x)
         if self.conditional_inputs is not None:

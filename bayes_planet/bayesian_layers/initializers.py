@@ -15,6 +15,7 @@ import tensorflow_probability as tfp
 
 from bayes_planet.bayesian_layers import constraints, regularizers
 from bayes_planet.bayesian_layers.random_variable import RandomVariable
+from bayes_planet.bayesian_layers.suggestions import did_you_mean
 
 
 class TrainableDistribution(tf.keras.layers.Layer, tf.keras.initializers.Initializer):
@@ -217,6 +218,9 @@ class GateBias(tf.keras.initializers.Initializer):
 
     The GRU of PlaNet (TensorFlow 1) starts with gate biases of 1.
 
+    Args:
+        value: of the gates' biases.
+
     Raises:
         ValueError: at the call, for a shape that is not [3 * units].
     """
@@ -268,7 +272,8 @@ def get(identifier: Any) -> Any:
         return tf.keras.initializers.get(identifier)
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(
-            f"Unknown initializer {identifier!r}. Accepted: {', '.join(sorted(_ALIASES))}, a callable, a config, "
+            f"Unknown initializer {identifier!r}.{did_you_mean(identifier, _ALIASES)} "
+            f"Accepted: {', '.join(sorted(_ALIASES))}, a callable, a config, "
             "or the name of a Keras initializer."
         ) from error
 

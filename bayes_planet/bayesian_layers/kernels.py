@@ -13,7 +13,10 @@ from bayes_planet.bayesian_layers import constraints, nested
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
 class Zeros:
-    """The mean function 0: positions [N, ...] to [N]."""
+    """The mean function 0: positions [N, ...] to [N]. No arguments, no errors.
+
+    Source: Rasmussen and Williams 2006, section 2.2.
+    """
 
     def __call__(self, inputs: tf.Tensor) -> tf.Tensor:
         inputs = tf.convert_to_tensor(inputs)
@@ -63,6 +66,8 @@ class ExponentiatedQuadratic(Kernel):
 
     Raises:
         ValueError: a number that is not positive, or inputs that are not [N, D].
+
+    Source: Rasmussen and Williams 2006, equation 4.9.
     """
 
     def __init__(self, variance: Any = 1.0, lengthscale: Any = 1.0, trainable: bool = False, **kwargs: Any) -> None:
@@ -127,7 +132,9 @@ class LinearKernel(Kernel):
         encoder: layer or function from positions [N, ...] to features [N, F]. Default: the positions.
 
     Raises:
-        ValueError: a variance that is not positive.
+        ValueError: a variance that is not positive, a negative bias.
+
+    Source: Rasmussen and Williams 2006, section 4.2.2.
     """
 
     def __init__(
@@ -135,6 +142,8 @@ class LinearKernel(Kernel):
     ) -> None:
         super().__init__(**kwargs)
         self._positive("variance", variance, False)
+        if isinstance(bias, (int, float)) and not bias >= 0:
+            raise ValueError(f"bias of LinearKernel is {bias!r}. Accepted: 0 or more.")
         self.variance, self.bias, self.encoder = variance, bias, encoder
 
     def __call__(self, x1: tf.Tensor, x2: tf.Tensor) -> tf.Tensor:  # type: ignore[override]

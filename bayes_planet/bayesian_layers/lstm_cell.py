@@ -154,7 +154,7 @@ class LSTMCellFlipout(GatedProductFlipout, FlipoutLayer, LSTMCellReparameterizat
     """`LSTMCellReparameterization` whose kernels' deviations from their means get random signs in each example.
 
     As in `DenseFlipout`, for kernel and recurrent kernel; signs are as constant over a sequence as the weights are.
-    Arguments, call arguments, returns and errors as `LSTMCellReparameterization`.
+    Arguments, call arguments, returns (inputs [B, I], states [B, units]) and errors as `LSTMCellReparameterization`.
 
     Source: Wen et al. 2018, "Flipout", section 4.2.
     """

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
@@ -31,6 +32,8 @@ class NCPNormalPerturb(tf.keras.layers.Layer):
 
     Raises:
         ValueError: `stddev` is negative.
+
+    Source: Hafner et al. 2018, "Noise Contrastive Priors for Functional Uncertainty", section 2.
     """
 
     def __init__(self, mean: float = 0.0, stddev: float = 1.0, seed: int | None = None, **kwargs: Any) -> None:
@@ -68,6 +71,8 @@ class NCPCategoricalPerturb(tf.keras.layers.Layer):
 
     Raises:
         ValueError: `input_dim` is not positive, `probs` is outside of [0, 1].
+
+    Source: Hafner et al. 2018, "Noise Contrastive Priors for Functional Uncertainty"; edward2.
     """
 
     def __init__(self, input_dim: int, probs: float = 0.1, seed: int | None = None, **kwargs: Any) -> None:
@@ -108,11 +113,13 @@ class NCPNormalOutput(tf.keras.layers.Layer):
 
     Raises:
         ValueError: `stddev` is not positive, or the distribution cannot be cut in halves.
+
+    Source: Hafner et al. 2018, "Noise Contrastive Priors for Functional Uncertainty", equation 3.
     """
 
     def __init__(self, mean: Any = 0.0, stddev: Any = 1.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if isinstance(stddev, (int, float)) and not stddev > 0:
+        if isinstance(stddev, (int, float, list, tuple, np.ndarray)) and not np.all(np.asarray(stddev) > 0):
             raise ValueError(f"stddev is {stddev!r}. Accepted: positive.")
         self.mean, self.stddev = mean, stddev
 

@@ -110,7 +110,9 @@ class Normal(StochasticOutput):
         scale_constraint: makes the scale positive: 'softplus', 'exp' or 'positive'.
 
     Raises:
-        ValueError: without `units`, an odd last axis.
+        ValueError: without `units`, an odd last axis; `units` that is not positive.
+
+    Source: Tran et al. 2018, "Bayesian Layers", Figure 7.
     """
 
     parameter_count = 2
@@ -133,6 +135,9 @@ class Categorical(StochasticOutput):
 
     The last axis of the input (or of the projection to `units` classes) holds the logits: input [..., K] gives a
     random variable [...] of values 0 to K - 1.
+
+    Arguments, call arguments and errors as StochasticOutput: units, kernel_initializer, bias_initializer; ValueError
+    for `units` that is not positive. Source: Tran et al. 2018, "Bayesian Layers", Figure 7.
     """
 
     def distribution(self, parameters: tf.Tensor) -> tfd.Distribution:
@@ -141,7 +146,11 @@ class Categorical(StochasticOutput):
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
 class Bernoulli(StochasticOutput):
-    """Independent coins, `P(y = 1) = sigmoid(logit)`; float value, 0 or 1. Input [..., K] gives [..., K]."""
+    """Independent coins, `P(y = 1) = sigmoid(logit)`; float value, 0 or 1. Input [..., K] gives [..., K].
+
+    Arguments, call arguments and errors as StochasticOutput: units, kernel_initializer, bias_initializer; ValueError
+    for `units` that is not positive. Source: Tran et al. 2019, "Bayesian Layers", Figure 17.
+    """
 
     def distribution(self, parameters: tf.Tensor) -> tfd.Distribution:
         return tfd.Bernoulli(logits=parameters, dtype=parameters.dtype)
@@ -149,7 +158,11 @@ class Bernoulli(StochasticOutput):
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
 class Poisson(StochasticOutput):
-    """Independent counts, `y ~ Poisson(exp(log_rate))`; float value. Input [..., K] (log rates) gives [..., K]."""
+    """Independent counts, `y ~ Poisson(exp(log_rate))`; float value. Input [..., K] (log rates) gives [..., K].
+
+    Arguments, call arguments and errors as StochasticOutput: units, kernel_initializer, bias_initializer; ValueError
+    for `units` that is not positive. Source: Tran et al. 2018, "Bayesian Layers", section 2.3.
+    """
 
     def distribution(self, parameters: tf.Tensor) -> tfd.Distribution:
         return tfd.Poisson(log_rate=parameters)

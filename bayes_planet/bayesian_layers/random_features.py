@@ -28,6 +28,8 @@ class RandomFourierFeatures(DenseReparameterization):
         use_bias: adds a bias to y.
         Others as DenseReparameterization.
 
+    Call arguments and returns as DenseReparameterization: [..., D] to [..., units].
+
     Raises:
         ValueError: a number that is not positive.
 
@@ -107,7 +109,7 @@ class BayesianLinearModel(tf.keras.Model):
         inputs: [N, D].
 
     Returns:
-        Normal random variable [N].
+        Normal random variable [N], in the variable dtype.
 
     Raises:
         ValueError: `noise_variance` is not positive, or labels that are not [N].
@@ -124,9 +126,10 @@ class BayesianLinearModel(tf.keras.Model):
     def build(self, input_shape: Any) -> None:
         size = tf.TensorShape(input_shape)[-1]
         # Of the prior, until fit assigns the posterior's.
-        self.coeffs_mean = self.add_weight("coeffs_mean", [size], initializer="zeros", trainable=False)
+        options = {"trainable": False, "experimental_autocast": False}
+        self.coeffs_mean = self.add_weight("coeffs_mean", [size], initializer="zeros", **options)
         self.coeffs_precision_tril = self.add_weight(
-            "coeffs_precision_tril", [size, size], initializer="identity", trainable=False
+            "coeffs_precision_tril", [size, size], initializer="identity", **options
         )
         self.built = True
 
@@ -162,7 +165,7 @@ class BayesianLinearModel(tf.keras.Model):
         return history
 
     def get_config(self) -> dict[str, Any]:
-        return {"noise_variance": self.noise_variance, "name": self.name}
+        return {**tf.keras.layers.Layer.get_config(self), "noise_variance": self.noise_variance}
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> BayesianLinearModel:

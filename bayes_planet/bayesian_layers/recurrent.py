@@ -12,8 +12,8 @@ from bayes_planet.bayesian_layers.projection import add_bias, project
 from bayes_planet.bayesian_layers.seeds import fresh_seed
 from bayes_planet.bayesian_layers.variational_layer import VariationalLayer, WeightAttribute
 from bayes_planet.bayesian_layers.weight_flipout import FlipoutLayer, flipped_project
-from bayes_planet.bayesian_layers.weight_samples import sample_weights
-from bayes_planet.bayesian_layers.weight_scope import in_use, use_weights
+from bayes_planet.bayesian_layers.weight_samples import sample_weights, variational_layers
+from bayes_planet.bayesian_layers.weight_scope import active_entry, in_use, use_weights
 
 
 class GatedProduct:
@@ -162,7 +162,7 @@ class GRUCellFlipout(GatedProductFlipout, FlipoutLayer, GRUCellReparameterizatio
 
     As in `DenseFlipout`, for kernel and recurrent kernel (the candidate's columns of the latter have signs of their
     own). With one sample in force over a sequence, as in `VariationalRNN`, each example keeps its signs throughout.
-    Arguments, call arguments, returns and errors as `GRUCellReparameterization`.
+    Arguments, call arguments, returns (inputs [B, I], state [B, units]) and errors as `GRUCellReparameterization`.
 
     Source: Wen et al. 2018, "Flipout", section 4.2.
     """
@@ -177,9 +177,30 @@ class VariationalRNN(tf.keras.layers.RNN):
     Inside `use_weights` it takes the weights of the sample in force instead. A cell without random weights makes it
     `tf.keras.layers.RNN`.
 
-    Args: those of `tf.keras.layers.RNN`. Call arguments: the same, and
-        seed: stateless seed, int32 [2], for this call's draw; None draws one from TensorFlow's global generator.
+    Args: those of `tf.keras.layers.RNN`: cell (or a list of cells), return_sequences, return_state, ...
+
+    Call arguments: those of `tf.keras.layers.RNN`, inputs [B, T, I], and
+        seed: stateless seed, int32 [2], for this call's draw; None draws one from TensorFlow's global generator. Not
+            used inside `use_weights`.
+        With a sample of S draws in force, inputs are [S, B, T, I] or [1, B, T, I], and states [S, B, units].
+
+    Returns:
+        as Keras: [B, units], or [B, T, units] with return_sequences; with S draws a leading axis of S.
+
+    Raises:
+        ValueError: with S draws, another leading axis, a mask, constants, or a stateful layer.
+
+    Source: Fortunato et al. 2017, "Bayesian Recurrent Neural Networks"; Gal and Ghahramani 2016.
     """
+
+    input_spec: Any
+
+    def build(self, input_shape: Any) -> None:
+        super().build(input_shape)
+        if not self.stateful and len(self.input_spec) == 1:
+            # One more leading axis than Keras allows: the weight samples.
+            spec = self.input_spec[0]
+            self.input_spec = [tf.keras.layers.InputSpec(min_ndim=spec.ndim, axes={-1: spec.shape[-1]})]
 
     def call(
         self,
@@ -192,9 +213,61 @@ class VariationalRNN(tf.keras.layers.RNN):
     ) -> Any:
         arguments = {"mask": mask, "training": training, "initial_state": initial_state, "constants": constants}
         if in_use():
-            return super().call(inputs, **arguments)
+            samples = self._samples_in_use()
+            return (
+                super().call(inputs, **arguments) if samples is None else self._call_samples(inputs, samples, arguments)
+            )
         with use_weights(sample_weights(self.cell, fresh_seed() if seed is None else seed)):
             return super().call(inputs, **arguments)
+
+    def _samples_in_use(self) -> int | None:
+        """S, if the sample in force holds S draws of the cell's weights; None for one draw."""
+        for layer in variational_layers(self.cell):
+            entry = active_entry(layer)  # type: ignore[arg-type]
+            for weight, posterior in layer.posteriors().items():
+                if entry is not None and entry[weight].shape.rank > len(posterior.weight_shape):
+                    return entry[weight].shape[0]
+        return None
+
+    def _call_samples(self, inputs: tf.Tensor, samples: int, arguments: dict[str, Any]) -> Any:
+        """All draws at once: the cell's steps have the sample axis."""
+        refused = [name for name in ("mask", "constants") if arguments[name] is not None]
+        refused += ["stateful"] * self.stateful
+        if refused or inputs.shape.rank != 4 or inputs.shape[0] not in (None, 1, samples):
+            raise ValueError(
+                f"The weight sample in use holds {samples} draws, and VariationalRNN {self.name!r} was given inputs of "
+                f"shape {inputs.shape.as_list()}{''.join(f', {name}' for name in refused)}. Accepted: [{samples} or 1, "
+                "B, T, I], without mask and constants, in a layer that is not stateful."
+            )
+        inputs = tf.broadcast_to(inputs, tf.concat([[samples], tf.shape(inputs)[1:]], 0))
+        self._maybe_reset_cell_dropout_mask(self.cell)
+        states = arguments["initial_state"]
+        if states is None:
+            batch = tf.shape(inputs)[1]
+            states = tf.nest.map_structure(
+                lambda size: tf.zeros([samples, batch, size], self.compute_dtype), self.cell.state_size
+            )
+        states = list(states) if isinstance(states, (list, tuple)) else [states]
+
+        def step(step_inputs: tf.Tensor, step_states: Any) -> tuple[tf.Tensor, Any]:
+            output, new_states = self.cell(step_inputs, step_states, training=arguments["training"])
+            return output, new_states if tf.nest.is_nested(new_states) else [new_states]
+
+        last, outputs, states = tf.keras.backend.rnn(
+            step,
+            tf.transpose(inputs, [2, 0, 1, 3]),
+            states,
+            go_backwards=self.go_backwards,
+            unroll=self.unroll,
+            time_major=True,
+            input_length=inputs.shape[2],
+        )
+        result = tf.transpose(outputs, [1, 2, 0, 3]) if self.return_sequences else last
+        return [result, *states] if self.return_state else result
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
+        return super().from_config(dict(config), custom_objects)  # Keras takes the cell out of the dict it is given
 
     def build_from_config(self, config: dict[str, Any]) -> None:
         # A .keras file holds the shape as a list, which Keras' RNN would take for a list of shapes.

@@ -28,8 +28,14 @@ from bayes_planet.bayesian_layers.random_variable import RandomVariable
 class ReversibleLayer(tf.keras.layers.Layer):
     """Base of reversible layers: `call`, `reverse` and `log_det_jacobian` on tensors; random variables come for free.
 
-    `whole_example` says that `log_det_jacobian` is [B], one number an example. A layer that has it False acts on each
-    element by itself, and its `log_det_jacobian` has the shape of its input.
+    A subclass defines the three methods; Arguments are those of `tf.keras.layers.Layer`. Shapes: inputs [B, ...] to
+    outputs of the same shape. `whole_example` says that `log_det_jacobian` is [B], one number an example. A layer that
+    has it False acts on each element by itself, and its `log_det_jacobian` has the shape of its input.
+
+    Raises:
+        NotImplementedError: a method that the subclass does not define.
+
+    Source: Tran et al. 2018, "Bayesian Layers", section 2.4.
     """
 
     whole_example = True
@@ -134,8 +140,13 @@ class TransformedRandomVariable(RandomVariable):
     """Random variable y = f(x) of a random variable x; its value is f of the value of x, computed when first needed.
 
     Args:
-        variable: x.
+        variable: x, of shape [B, ...].
         layer: f, a built reversible layer.
+
+    Raises:
+        ValueError: a distribution of unknown rank.
+
+    Source: Tran et al. 2018, "Bayesian Layers", section 2.4.
     """
 
     def __init__(self, variable: RandomVariable, layer: Any) -> None:
@@ -159,8 +170,13 @@ class Reverse(ReversibleLayer):
     Args:
         layer: any layer; that it has `reverse` is needed at the call, not before.
 
+    Call arguments:
+        inputs: as the layer's output, a tensor or random variable [B, ...].
+
     Raises:
         ValueError: at the call, for a layer without `reverse`.
+
+    Source: Tran et al. 2018, "Bayesian Layers", section 2.4.
     """
 
     def __init__(self, layer: Any, **kwargs: Any) -> None:

@@ -94,7 +94,9 @@ class SparseGaussianProcess(VariationalLayer, tf.keras.layers.Layer):
             raise ValueError(f"jitter is {jitter!r}. Accepted: 0 or more.")
         self.units, self.num_inducing, self.num_features = int(units), int(num_inducing), int(num_features)
         self.mean_fn = Zeros() if mean_fn is None else mean_fn
-        self.covariance_fn = ExponentiatedQuadratic(trainable=True) if covariance_fn is None else covariance_fn
+        if covariance_fn is None:
+            covariance_fn = ExponentiatedQuadratic(trainable=True, dtype=self.variable_dtype)
+        self.covariance_fn = covariance_fn
         if inducing_inputs_initializer is None:
             inducing_inputs_initializer = tf.keras.initializers.RandomNormal(stddev=1.0)
         self.inducing_inputs_initializer = initializers.own(nested.registered(inducing_inputs_initializer))

@@ -52,6 +52,9 @@ class TrainableNormalSharedStddev(initializers.TrainableNormal):
 class TrainableNormalFixedStddev(initializers.TrainableNormal):
     """Normal posterior with trainable mean and the given, constant stddev.
 
+    Args:
+        stddev: positive number. mean_initializer, mean_regularizer, mean_constraint, seed: as in `TrainableNormal`.
+
     Raises:
         ValueError: `stddev` is not positive.
     """
@@ -260,7 +263,14 @@ class TrainableMixtureOfDeltas(TrainableDeterministic):
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
 class RandomSign(tf.keras.initializers.Initializer):
-    """A plain initializer: +1 with probability `probs`, else -1."""
+    """A plain initializer: +1 with probability `probs`, else -1.
+
+    Args:
+        probs: probability of +1. seed: integer or None.
+
+    Raises:
+        ValueError: `probs` is outside of [0, 1].
+    """
 
     def __init__(self, probs: float = 1.0, seed: int | None = None) -> None:
         if not 0 <= probs <= 1:
@@ -283,6 +293,9 @@ class ScaledNormalStdDev(tf.keras.initializers.Initializer):
         scale: positive. mode: 'fan_in', 'fan_out' or 'fan_avg'.
         distribution: 'untruncated_normal', or 'truncated_normal' for a stddev that is right after truncation.
         seed: integer or None.
+
+    Raises:
+        ValueError: `scale` is not positive, an unknown mode or distribution.
     """
 
     def __init__(
@@ -320,16 +333,25 @@ class OrthogonalRandomFeatures(tf.keras.initializers.Initializer):
     """A plain initializer of a matrix [I, O]: orthogonal columns (in blocks of I) with the norms of a Gaussian's.
 
     Args:
-        stddev: of the Gaussian matrix it stands for.
+        stddev: of the Gaussian matrix it stands for; positive.
         random_norm: True draws each column's norm from chi(I); False sets it to sqrt(I).
+        seed: integer or None.
+
+    Raises:
+        ValueError: `stddev` is not positive, or, at the call, a shape that is no matrix.
 
     Source: Yu et al. 2016, "Orthogonal Random Features".
     """
 
     def __init__(self, stddev: float = 1.0, random_norm: bool = True, seed: int | None = None) -> None:
+        if not stddev > 0:
+            raise ValueError(f"stddev is {stddev!r}. Accepted: a positive number.")
         self.stddev, self.random_norm, self.seed = stddev, random_norm, seed
 
     def __call__(self, shape: Sequence[int], dtype: Any = None, **kwargs: Any) -> tf.Tensor:
+        shape = tuple(shape)
+        if len(shape) != 2:
+            raise ValueError(f"OrthogonalRandomFeatures was asked for shape {shape}. Accepted: a matrix [I, O].")
         rows, columns = shape
         dtype = tf.as_dtype(dtype or tf.float32)
         blocks = []

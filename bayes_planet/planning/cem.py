@@ -93,13 +93,13 @@ def cross_entropy_method(
         # One copy of the iteration in the graph.
         state = tf.while_loop(
             lambda iteration, *_: iteration < iterations,
-            lambda *state: refit(*state, count=counts[0], joined=None),
+            lambda *state: refit(*state, counts[0], None),
             state,
             maximum_iterations=iterations,
         )
     else:
         joined = start.elites if start is not None and kept else None
         for count in counts:
-            state = refit(*state, count=count, joined=joined)
+            state = refit(*state, count, joined)
             joined = state[-1] if kept else None
     return Plan(state[1], state[3])

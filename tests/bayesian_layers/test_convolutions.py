@@ -155,47 +155,6 @@ def test_losses_config_gradients_and_plain_weights(name, flip):
     assert plain.losses == []
 
 
-@pytest.mark.parametrize("flip", [0, 1])
-def test_dtypes_and_xla(flip):
-    for policy, compute in (("mixed_bfloat16", tf.bfloat16), ("float64", tf.float64)):
-        layer, x = make("2d", flip, dtype=policy)
-        assert layer(tf.cast(x, compute)).dtype == compute
-        assert layer.kernel_initializer.mean.dtype == (tf.float64 if policy == "float64" else tf.float32)
-    layer, x = make("2d", flip)
-    weights = bl.sample_weights(layer, [1, 2], samples=2)
-
-    @tf.function(jit_compile=True)
-    def compiled(weights):
-        with bl.use_weights(weights):
-            return layer(x[None])
-
-    with bl.use_weights(weights):
-        np.testing.assert_allclose(compiled(weights), layer(x[None]), rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.slow
-def test_whole_model_saves(tmp_path):
-    model = tf.keras.Sequential(
-        [
-            tf.keras.Input([5], dtype="int32"),
-            bl.EmbeddingReparameterization(7, 4, embeddings_initializer=posterior()),
-            bl.Conv1DFlipout(4, 3, kernel_initializer=posterior()),
-            KERAS.Reshape([3, 4, 1]),
-            bl.Conv2DReparameterization(2, 2),
-            bl.Conv2DTransposeFlipout(2, 2),
-        ]
-    )
-    x = tf.constant([[1, 2, 3, 4, 5]])
-    with bl.use_weights(bl.posterior_mean(model)):
-        expected = model(x)
-    for name in ("model.keras", "model.h5", "saved"):
-        model.save(tmp_path / name)
-        loaded = tf.keras.models.load_model(tmp_path / name)
-        with bl.use_weights(bl.posterior_mean(loaded)):
-            np.testing.assert_allclose(loaded(x), expected, rtol=1e-5, atol=1e-6)
-        assert len(loaded.losses) == 4
-
-
 def test_embedding():
     layer = bl.EmbeddingReparameterization(7, 4, embeddings_initializer=posterior(), mask_zero=True)
     x = tf.constant([[1, 2, 0], [6, 6, 3]])

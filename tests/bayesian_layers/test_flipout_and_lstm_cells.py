@@ -189,39 +189,3 @@ def test_forget_bias_and_dtypes(cls):
     for policy, compute in (("mixed_bfloat16", tf.bfloat16), ("float64", tf.float64)):
         cell = make(cls, dtype=policy)
         assert cell(tf.cast(X[:, 0], compute), cell.get_initial_state(X[:, 0]))[0].dtype == compute
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_saving(tmp_path):
-    model = tf.keras.Sequential(
-        [
-            tf.keras.Input([6, 3]),
-            tf.keras.layers.RNN(make(bl.LSTMCellFlipout), return_sequences=True),
-            bl.VariationalRNN(make(bl.GRUCellFlipout).from_config(make(bl.GRUCellFlipout, units=3).get_config())),
-            bl.DenseReparameterization(2),
-        ]
-    )
-    with bl.use_weights(bl.posterior_mean(model)):
-        expected = model(X)
-    for name in ("model.keras", "model.h5", "saved"):
-        model.save(tmp_path / name)
-        loaded = tf.keras.models.load_model(tmp_path / name)
-        with bl.use_weights(bl.posterior_mean(loaded)):
-            np.testing.assert_allclose(loaded(X), expected, rtol=1e-5, atol=1e-6)
-        assert len(loaded.losses) == len(model.losses) and not np.allclose(loaded(X), loaded(X))
-
-
-@pytest.mark.slow
-def test_xla():
-    cell = make(bl.LSTMCellFlipout)
-    state = state_of(cell, X[:, 0])
-
-    @tf.function(jit_compile=True)
-    def step(weights):
-        with bl.use_weights(weights):
-            return cell(X[:, 0], state)[0]
-
-    weights = bl.sample_weights(cell, [1, 2])
-    with bl.use_weights(weights):
-        np.testing.assert_allclose(step(weights), cell(X[:, 0], state)[0], rtol=1e-5, atol=1e-5)

@@ -172,6 +172,36 @@ def test_sparse_is_exact_at_the_exact_posterior():
     np.testing.assert_allclose(np.sum(fit) - layer.losses[0], evidence, rtol=1e-5)
 
 
+def test_optimal_sparse_bound_is_that_of_titsias():
+    """With fewer points than data and the optimal q(u): log N(y; 0, Q + noise I) - trace(K - Q) / (2 noise)."""
+    noise, x = 0.1, np.random.default_rng(2).normal(size=[20, 2])
+    y = np.sin(x[:, :1]) * [[1.0, -1.0, 0.5]] + 0.1 * np.random.default_rng(3).normal(size=[20, 3])
+    layer = sparse(bl.TrainableTriangularNormal())
+    gain = np.linalg.solve(np.linalg.cholesky(k(Z, Z)), k(Z, x))
+    covariance = np.linalg.inv(np.eye(6) + gain @ gain.T / noise)  # of v
+    posterior = layer.inducing_outputs_initializer
+    posterior.mean.assign(covariance @ gain @ y / noise)
+    tril = np.linalg.cholesky(covariance)
+    np.fill_diagonal(tril, np.log(np.expm1(np.diag(tril))))
+    posterior.raw_tril.assign(np.tile(tfp.math.fill_triangular_inverse(tril), [3, 1]))
+
+    def bound():
+        f = layer(tf.constant(x)).distribution
+        fit = -0.5 * ((y - f.mean()) ** 2 + f.variance()) / noise - 0.5 * np.log(2 * np.pi * noise)
+        return tf.reduce_sum(fit) - layer.losses[0]
+
+    q = gain.T @ gain
+    evidence = scipy.stats.multivariate_normal(np.zeros(20), q + noise * np.eye(20)).logpdf(y.T).sum()
+    titsias = evidence - 3 * np.trace(k(x, x) - q) / (2 * noise)
+    exact_evidence = scipy.stats.multivariate_normal(np.zeros(20), k(x, x) + noise * np.eye(20)).logpdf(y.T).sum()
+    with tf.GradientTape() as tape:
+        value = bound()
+    np.testing.assert_allclose(value, titsias, rtol=1e-5)
+    assert float(value) < exact_evidence
+    for gradient in tape.gradient(value, posterior.trainable_weights):  # it is the optimum
+        np.testing.assert_allclose(gradient, np.zeros(gradient.shape), atol=1e-3)
+
+
 @pytest.mark.parametrize("posterior", POSTERIORS)
 def test_samples_are_functions_with_the_right_moments(posterior):
     layer = sparse(posterior, num_features=64)
@@ -308,68 +338,3 @@ def test_bayesian_linear_model_against_numpy():
     copy.build([None, 2])
     copy.set_weights(model.get_weights())
     np.testing.assert_allclose(copy(X).distribution.mean(), y.mean())
-
-
-def test_figure_5_deep_gp():
-    batch_size = 32
-    features = tf.random.stateless_normal([batch_size, 2, 2], [1, 2])
-    labels = tf.reshape(tf.sin(features), [batch_size, 4])
-
-    model = tf.keras.Sequential(
-        [
-            tf.keras.layers.Flatten(),  # no spatial knowledge
-            layers.SparseGaussianProcess(units=5, num_inducing=6),
-            layers.SparseGaussianProcess(units=5, num_inducing=6),
-            layers.SparseGaussianProcess(units=4, num_inducing=6),
-        ]
-    )
-    optimizer = tf.keras.optimizers.Adam(0.03)
-    model(features)
-    optimizer.build(model.trainable_variables)
-
-    @tf.function
-    def step():
-        with tf.GradientTape() as tape:
-            predictions = model(features)
-            neg_log_likelihood = tf.reduce_mean(tf.math.squared_difference(labels, predictions))
-            kl = sum(model.losses) / 1000
-            loss = neg_log_likelihood + kl
-        gradients = tape.gradient(loss, model.trainable_variables)
-        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
-        return loss
-
-    assert len(model.losses) == 3 and len(model.trainable_variables) == 15
-    losses = [float(step()) for _ in range(40)]
-    assert np.mean(losses[-10:]) < 0.9 * np.mean(losses[:10])
-
-
-def test_figure_9_cox_process():
-    def model(input_shape):
-        """Spatial point process with latent intensity."""
-        rate = tf.keras.Sequential(
-            [
-                layers.GaussianProcess(64),
-                layers.GaussianProcess(input_shape),
-                tf.keras.layers.Activation("softplus"),
-            ]
-        )
-        return layers.PoissonProcess(rate=rate)
-
-    def posterior():
-        """Posterior approximation of intensity."""
-        rate = tf.keras.Sequential(
-            [
-                layers.SparseGaussianProcess(units=64, num_inducing=16),
-                layers.SparseGaussianProcess(units=1, num_inducing=16),
-                tf.keras.layers.Activation("softplus"),
-            ]
-        )
-        return rate
-
-    cells = tf.random.stateless_uniform([10, 2], [1, 2])
-    process, rate = model(1), posterior()
-    counts = process(cells)
-    assert counts.shape == [10, 1] and np.all(counts.value >= 0)
-    with tf.GradientTape() as tape:
-        bound = tf.reduce_sum(bl.PoissonProcess(rate, 0.1).log_prob(cells[:3], cells)) - sum(rate.losses)
-    assert np.isfinite(bound) and all(g is not None for g in tape.gradient(bound, rate.trainable_variables))

@@ -1,8 +1,4 @@
-"""Configs, weights, checkpoints and whole models, also in a fresh process; training with fit."""
-
-import os
-import subprocess
-import sys
+"""Weights and checkpoints of a model of several layers; training with fit."""
 
 import numpy as np
 import pytest
@@ -43,27 +39,6 @@ def sample_model():
     )
 
 
-@pytest.mark.parametrize(
-    "layer",
-    [
-        bl.DenseReparameterization(
-            3, activation="relu", kernel_regularizer=bl.regularizers.NormalKLDivergence(0.1, 2.0, 3.0)
-        ),
-        bl.DenseFlipout(
-            3, use_bias=False, kernel_initializer=bl.initializers.TrainableNormal("he_normal", 0.1, seed=2)
-        ),
-        bl.GRUCellReparameterization(3, dropout=0.1, implementation=1, bias_initializer=bl.initializers.GateBias()),
-        bl.VariationalRNN(bl.GRUCellReparameterization(3), return_sequences=True),
-    ],
-    ids=lambda layer: type(layer).__name__,
-)
-def test_config_round_trip(layer):
-    copy = type(layer).from_config(layer.get_config())
-    assert copy.get_config() == layer.get_config()
-    registered = tf.keras.layers.deserialize(tf.keras.layers.serialize(layer))
-    assert type(registered) is type(layer) and registered.get_config() == layer.get_config()
-
-
 def means(model):
     with bl.use_weights(bl.posterior_mean(model)):
         return model(X).numpy()
@@ -85,39 +60,6 @@ def test_weights_checkpoint_and_clone(tmp_path):
         np.testing.assert_allclose(sum(copy.losses), sum(model.losses), rtol=1e-6)
         for first, second in zip(*(bl.sample_weights(m, [1, 2]).values() for m in (model, copy))):
             tf.nest.map_structure(np.testing.assert_array_equal, first, second)
-
-
-LOAD = """
-import sys, bayes_planet, numpy as np, tensorflow as tf
-from bayes_planet import bayesian_layers as bl
-x = tf.random.stateless_normal([5, 6, 3], [9, 9])
-for path in sys.argv[2:]:
-    model = tf.keras.models.load_model(path)
-    assert type(model.layers[-1]) is bl.DenseFlipout, model.layers
-    with bl.use_weights(bl.posterior_mean(model)):
-        np.testing.assert_allclose(model(x), np.load(sys.argv[1]), rtol=1e-5, atol=1e-6)
-    assert len(model.losses) == 5 and len(bl.weight_kl(model)) == 3
-    assert not np.allclose(model(x), model(x))
-print("loaded ok")
-"""
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_whole_models_load_in_a_fresh_process(tmp_path):
-    model = sample_model()
-    np.save(tmp_path / "expected.npy", means(model))
-    paths = [str(tmp_path / name) for name in ("model.keras", "model.h5", "saved_model")]
-    for path in paths:
-        model.save(path)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    done = subprocess.run(
-        [sys.executable, "-c", LOAD, str(tmp_path / "expected.npy"), *paths],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-    assert "loaded ok" in done.stdout, done.stderr[-3000:]
 
 
 @pytest.mark.slow

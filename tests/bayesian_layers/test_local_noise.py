@@ -40,26 +40,6 @@ def test_mean_and_variance_follow_theory(cls):
     np.testing.assert_array_equal(layer(many, seed=[1, 2], training=True), y)
 
 
-def test_gradients_vary_less_than_with_shared_weights():
-    spread = {}
-    for cls in (bl.DenseReparameterization, bl.DenseFlipout, bl.DenseLocalReparameterization):
-        normal = bl.initializers.TrainableNormal(tf.keras.initializers.Constant(0.3), 0.5)
-        layer = cls(1, kernel_initializer=normal, use_bias=False)
-        x = tf.random.stateless_normal([64, 3], [7, 7])
-        layer(x)
-        mean = layer.kernel_initializer.mean
-
-        @tf.function
-        def gradient(seed, layer=layer, x=x, mean=mean):
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_mean(layer(x, seed=seed) ** 2)
-            return tape.gradient(loss, mean)
-
-        spread[cls] = np.var([gradient(tf.constant([n, 1])) for n in range(200)], 0).sum()
-    plain, flip, local = spread.values()
-    assert local < flip < plain / 4
-
-
 @pytest.mark.parametrize("cls", DENSE + CONV)
 def test_samples_losses_config_and_gradients(cls):
     layer, x = make(cls)

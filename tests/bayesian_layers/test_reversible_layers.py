@@ -229,33 +229,3 @@ def test_density_integrates_to_one():
     y = layer(ed.MultivariateNormalDiag(tf.zeros([2])))
     assert y.distribution.batch_shape == [] and y.distribution.event_shape == [2]
     assert np.exp(y.distribution.log_prob(points)).sum() * 0.01 == pytest.approx(1, abs=0.01)
-
-
-def test_figure_8_flow():
-    batch_size = 16
-    features = tf.random.stateless_normal([batch_size, 2 * 2 * 3], [0, 7]) * 0.5 + 1.0
-
-    model = tf.keras.Sequential(
-        [
-            layers.RealNVP(MADE(hidden_dims=[32, 32])),
-            layers.RealNVP(MADE(hidden_dims=[32, 32], order="right-to-left")),
-            layers.RealNVP(MADE(hidden_dims=[32, 32])),
-        ]
-    )
-    base = ed.Normal(tf.zeros([batch_size, 2 * 2 * 3]), 1.0)
-    outputs = model(base)
-    assert isinstance(outputs, bl.RandomVariable) and outputs.shape == [16, 12]
-    optimizer, losses = tf.keras.optimizers.Adam(0.01), []
-
-    @tf.function
-    def step():
-        with tf.GradientTape() as tape:
-            outputs = model(base)
-            loss = -tf.reduce_sum(outputs.distribution.log_prob(features))
-        gradients = tape.gradient(loss, model.trainable_variables)
-        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
-        return loss
-
-    optimizer.build(model.trainable_variables)
-    losses = [float(step()) for _ in range(60)]
-    assert losses[-1] < losses[0] - 50 and len(model.trainable_variables) == 18

@@ -1,7 +1,5 @@
 """Stochastic output layers: distributions, projections, use as tensors, the paper's figures."""
 
-import functools
-
 import numpy as np
 import pytest
 import scipy.stats
@@ -192,47 +190,3 @@ def test_fit_with_a_likelihood():
     model.compile(tf.keras.optimizers.Adam(0.02), lambda label, y: -y.distribution.log_prob(label))
     history = model.fit(features, labels, batch_size=64, epochs=40, verbose=0).history["loss"]
     assert history[-1] < 0.5 * np.log(2 * np.pi * 0.09) + 0.5 + 0.3 < history[0]
-
-
-def test_figure_6_image_transformer():
-    """The output end; the attention layers in front are not part of the figure's listing."""
-    features = tf.cast(np.random.default_rng(0).integers(0, 256, [2, 4, 3]), tf.float32) / 127.5 - 1
-    inputs = tf.keras.layers.Input(shape=[4, 3])
-    x = tf.keras.layers.Dense(8, activation="relu")(inputs)
-    x = layers.MixtureLogistic(3, num_components=5)(x)
-    x = layers.Discretize(x)
-    model = tf.keras.Model(inputs=inputs, outputs=x, name="ImageTransformer")
-    with tf.GradientTape() as tape:
-        loss = -tf.reduce_sum(model(features).distribution.log_prob(features))
-    assert 0 < loss / 24 < 10 and all(g is not None for g in tape.gradient(loss, model.trainable_variables))
-
-
-def test_figure_7_variational_auto_encoder():
-    Conv2D = functools.partial(tf.keras.layers.Conv2D, activation=tf.nn.relu)
-    Conv2DTranspose = functools.partial(tf.keras.layers.Conv2DTranspose, activation=tf.nn.relu)
-
-    encoder = tf.keras.Sequential(
-        [
-            Conv2D(4, 5, 2, padding="SAME"),
-            Conv2D(8, 4, 1, padding="VALID"),
-            layers.Normal(name="latent_code"),
-        ]
-    )
-    decoder = tf.keras.Sequential(
-        [
-            Conv2DTranspose(8, 4, 1, padding="VALID"),
-            Conv2DTranspose(4, 5, 2, padding="SAME"),
-            Conv2D(3 * 256, 5, 1, padding="SAME", activation=None),
-            tf.keras.layers.Reshape([8, 8, 3, 256]),
-            layers.Categorical(name="image"),
-        ]
-    )
-    features = tf.constant(np.random.default_rng(0).integers(0, 256, [2, 8, 8, 3]), tf.int32)
-    with tf.GradientTape() as tape:
-        encoding = encoder(tf.cast(features, tf.float32) / 255)
-        nll = -decoder(encoding).distribution.log_prob(features)  # the figure has the sign wrong
-        kl = encoding.distribution.kl_divergence(ed.Normal(0.0, 1.0))
-        loss = tf.reduce_mean(tf.reduce_sum(nll, [1, 2, 3]) + tf.reduce_sum(kl, [1, 2, 3]))
-    assert encoding.shape == [2, 1, 1, 4] and nll.shape == [2, 8, 8, 3] and kl.shape == [2, 1, 1, 4]
-    variables = encoder.trainable_variables + decoder.trainable_variables
-    assert all(g is not None for g in tape.gradient(loss, variables))

@@ -1,8 +1,5 @@
 """Weight samples as values: structure, seeds, loops, the sample axis, errors."""
 
-import os
-import subprocess
-import sys
 import threading
 
 import numpy as np
@@ -299,60 +296,6 @@ def test_no_attribute_keeps_a_graph_tensor():
     for module in (layer, *layer.submodules):
         for leaf in leaves(vars(module)):
             assert not tf.is_tensor(leaf) or isinstance(leaf, tf.Variable), leaf
-
-
-MIRRORED = """
-import bayes_planet, numpy as np, tensorflow as tf
-tf.config.set_logical_device_configuration(
-    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2)
-from bayes_planet import bayesian_layers as bl
-strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-x = tf.ones([2, 3])
-with strategy.scope():
-    model = tf.keras.Sequential([bl.DenseReparameterization(4), bl.DenseFlipout(2)])
-    model(x)
-    optimizer = tf.keras.optimizers.SGD(0.1)
-
-def replica(seed, different):
-    if different:
-        index = tf.distribute.get_replica_context().replica_id_in_sync_group
-        seed = tf.random.experimental.stateless_fold_in(seed, index)
-    with tf.GradientTape() as tape:
-        weights = bl.sample_weights(model, seed)
-        with bl.use_weights(weights):
-            y = model(x)
-        loss = tf.reduce_sum(y) + tf.add_n(model.losses) / 2
-    variables = model.trainable_variables
-    optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
-    return y, weights
-
-@tf.function
-def update(seed, different):
-    return strategy.run(replica, (seed, different))
-
-for different in (False, True):
-    y, weights = update(tf.constant([1, 2]), different)
-    first, second = strategy.experimental_local_results(y)
-    assert np.allclose(first, second) is not different, different
-assert len(model.losses) == 2
-# A sample drawn outside is a value: it goes in as an argument.
-def use(weights):
-    with bl.use_weights(weights):
-        return model(x)
-weights = bl.sample_weights(model, [3, 4])
-first, second = strategy.experimental_local_results(tf.function(lambda w: strategy.run(use, (w,)))(weights))
-np.testing.assert_allclose(first, second)
-with bl.use_weights(weights):
-    np.testing.assert_allclose(first, model(x), rtol=1e-5)
-print("mirrored ok")
-"""
-
-
-def test_mirrored_strategy():
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "CUDA_VISIBLE_DEVICES": ""}
-    command = [sys.executable, "-c", MIRRORED]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
-    assert "mirrored ok" in done.stdout, done.stderr[-3000:]
 
 
 def test_a_shared_draw_has_no_signs_of_its_own():

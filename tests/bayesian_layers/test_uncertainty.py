@@ -1,4 +1,4 @@
-"""Epistemic and aleatoric parts; deterministic models made Bayesian and back."""
+"""Epistemic and aleatoric parts of predictions."""
 
 import numpy as np
 import pytest
@@ -68,59 +68,8 @@ def test_split_of_a_network():
         lambda: bl.split_variance(LOC, SCALE[:2]),
         lambda: bl.split_entropy(LOC),
         lambda: bl.split_entropy(tfd.Normal(0.0, 1.0)),
-        lambda: bl.to_bayesian(tf.keras.Sequential([tf.keras.layers.Dense(1)])),
-        lambda: bl.to_bayesian(deterministic(), delta=0),
-        lambda: bl.to_deterministic(tf.keras.Sequential([tf.keras.Input([4]), bl.SparseGaussianProcess(1, 2)])),
-        lambda: bl.to_deterministic(3),
     ],
 )
 def test_bad_arguments(bad):
     with pytest.raises(ValueError, match="Accepted"):
         bad()
-
-
-def deterministic():
-    inputs = tf.keras.Input([4])
-    inner = tf.keras.Sequential(
-        [tf.keras.layers.Dense(5, "tanh", bias_initializer="ones"), tf.keras.layers.BatchNormalization()]
-    )
-    hidden = inner(inputs)
-    outputs = tf.keras.layers.Dense(2, use_bias=False)(tf.keras.layers.Concatenate()([inputs, hidden]))
-    return tf.keras.Model(inputs, outputs)
-
-
-@pytest.mark.parametrize("cls", [bl.DenseReparameterization, bl.DenseFlipout])
-@pytest.mark.parametrize(
-    "make",
-    [
-        deterministic,
-        lambda: tf.keras.Sequential([tf.keras.Input([4]), tf.keras.layers.Dense(3, "relu"), tf.keras.layers.Dense(2)]),
-    ],
-)
-def test_there_and_back(make, cls, tmp_path):
-    model = make()
-    x = tf.random.stateless_normal([6, 4], [1, 2])
-    bayesian = bl.to_bayesian(model, delta=0.2, prior_stddev=0.5, classes={tf.keras.layers.Dense: cls})
-    found = bl.variational_layers(bayesian)
-    assert len(found) == 2 and all(type(layer) is cls for layer in found)
-    with bl.use_weights(bl.posterior_mean(bayesian)):
-        np.testing.assert_allclose(bayesian(x), model(x), rtol=1e-5, atol=1e-6)
-    assert not np.allclose(bayesian(x), bayesian(x))
-    posterior = found[0].kernel_initializer
-    np.testing.assert_allclose(posterior.stddev_value(), np.maximum(0.2 * np.abs(posterior.mean), 1e-5), rtol=1e-2)
-    # the prior's mean is the posterior's, so the divergence is of the scales alone
-    scales = [layer.kernel_initializer.stddev_value().numpy() for layer in found]
-    expected = sum(np.sum(np.log(0.5 / s) + s**2 / 0.5 - 0.5) for s in scales)
-    np.testing.assert_allclose(sum(bl.weight_kl(bayesian).values()), expected, rtol=1e-4)
-    back = bl.to_deterministic(bayesian)
-    assert not bl.variational_layers(back) and type(back.layers[-1]) is tf.keras.layers.Dense and not back.losses
-    np.testing.assert_allclose(back(x), model(x), rtol=1e-6)
-    bayesian.save(tmp_path / "model.keras")
-    loaded = tf.keras.models.load_model(tmp_path / "model.keras")
-    np.testing.assert_allclose(sum(bl.weight_kl(loaded).values()), expected, rtol=1e-4)
-
-
-def test_prior_about_zero():
-    bayesian = bl.to_bayesian(deterministic(), prior_at_weights=False)
-    layer = bl.variational_layers(bayesian)[0]
-    assert layer.kernel_regularizer.mean == 0.0

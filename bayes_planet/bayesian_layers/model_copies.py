@@ -1,0 +1,152 @@
+"""Copies of Keras models in which some layers are exchanged: Sequential, functional and subclassed ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+PROJECTIONS = ("_query_dense", "_key_dense", "_value_dense", "_output_dense")
+"""Attributes of Keras' MultiHeadAttention."""
+
+Exchange = Callable[[Any], Any]
+"""A function of a layer: the built layer to take its place, or None to copy it as it is."""
+
+
+def copy_model(model: Any, exchange: Exchange) -> Any:
+    """A copy of a built layer or model with the same weights, and other layers where `exchange` returns one.
+
+    Layers are looked for in Sequential and functional models, in `TimeDistributed`, and in the attributes of
+    subclassed models, layers and modules, also in lists, tuples and dicts there. A layer held twice stays one layer.
+    Copies are not compiled. Of a subclassed model the attributes that are no layers, variables or containers of these
+    are shared with the original.
+
+    Raises:
+        ValueError: `model` is no built Keras layer or model.
+    """
+    if not isinstance(model, tf.keras.layers.Layer) or not model.built:
+        raise ValueError(
+            f"Got {'an unbuilt ' if isinstance(model, tf.keras.layers.Layer) else ''}{type(model).__name__}. Accepted: "
+            "a built Keras layer or model (Sequential, functional or subclassed); call it once on an input."
+        )
+    copier = _Copier(exchange)
+    copy = copier.copy(model)
+    for old, new in copier.as_they_are:
+        new.set_weights(old.get_weights())
+    return copy
+
+
+class _Copier:
+    def __init__(self, exchange: Exchange) -> None:
+        self.exchange = exchange
+        self.made: dict[int, tuple[Any, Any]] = {}  # the original is kept, so that its id stays its own
+        self.as_they_are: list[tuple[Any, Any]] = []
+        self.called_later = False  # whether the copies are about to be called, which builds them
+
+    def copy(self, old: Any) -> Any:
+        """The copy of a layer, model, module or variable; the same one each time."""
+        if id(old) not in self.made:
+            self.made[id(old)] = old, self._new(old)
+        return self.made[id(old)][1]
+
+    def _new(self, old: Any) -> Any:
+        if isinstance(old, tf.Variable):
+            return tf.Variable(old, trainable=old.trainable, name=old.name.split(":")[0], dtype=old.dtype)
+        if isinstance(old, tf.keras.layers.Layer):
+            exchanged = self.exchange(old)
+            if exchanged is not None:
+                return exchanged
+            if isinstance(old, tf.keras.Sequential) or getattr(old, "_is_graph_network", False):
+                return self._clone(old)
+            if type(old) is tf.keras.layers.TimeDistributed:
+                config = old.get_config()
+                return tf.keras.layers.TimeDistributed(self.copy(old.layer), name=config["name"])
+            if _of_keras(old):
+                return self._as_it_is(old)
+        return self._by_attributes(old)
+
+    def _clone(self, model: Any) -> Any:
+        before, self.called_later = self.called_later, True
+        copy = tf.keras.models.clone_model(model, clone_function=self.copy)
+        self.called_later = before
+        if not copy.built:
+            copy.build(model.input_shape if hasattr(model, "input_shape") else model._build_input_shape)
+        return copy
+
+    def _as_it_is(self, layer: Any) -> Any:
+        copy = type(layer).from_config(layer.get_config())
+        if layer.weights:
+            build_like(copy, layer)
+            if len(copy.weights) != len(layer.weights) and not self.called_later:
+                return self._by_attributes(layer)
+            self.as_they_are.append((layer, copy))
+        return copy
+
+    def _by_attributes(self, old: Any) -> Any:
+        """An object of the same class whose layers and variables are copies."""
+        cls: Any = type(old)
+        copy = cls.__new__(cls)
+        base: Any = next(kind for kind in (tf.keras.Model, tf.keras.layers.Layer, tf.Module) if isinstance(old, kind))
+        if base is tf.Module:
+            base.__init__(copy, name=old.name)
+        else:
+            base.__init__(copy, name=old.name, trainable=old.trainable, dtype=old.dtype_policy)
+        inherited = {*vars(base()), *vars(copy), "optimizer"}
+        before, self.called_later = self.called_later, False
+        for name, value in list(vars(old).items()):
+            if name not in inherited and not name.startswith(("_self_", "_obj_reference")):
+                setattr(copy, name, self._value(value))
+        self.called_later = before
+        if base is not tf.Module:
+            copy._build_input_shape = getattr(old, "_build_input_shape", None)
+            copy.built = old.built
+        return copy
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, tf.Module) or (isinstance(value, tf.Variable) and not isinstance(value, tf.Tensor)):
+            return self.copy(value)
+        if isinstance(value, Mapping):
+            return {key: self._value(item) for key, item in value.items()}
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return type(value)(*(self._value(item) for item in value))
+        if isinstance(value, (list, tuple)):
+            items = [self._value(item) for item in value]
+            return tuple(items) if isinstance(value, tuple) else items
+        return value
+
+
+def build_like(new: Any, old: Any) -> None:
+    """Creates the variables of a layer for the inputs that `old` was built for, as far as `old` knows them."""
+    if new.built:
+        return
+    if isinstance(old, tf.keras.layers.MultiHeadAttention):
+        output = [*old._query_shape[:-1], old._num_heads, old._value_dim]
+        shapes = (old._query_shape, old._key_shape, old._value_shape, output)
+        for projection, shape in zip(PROJECTIONS, shapes, strict=True):
+            if not getattr(new, projection).built:
+                getattr(new, projection).build(tf.TensorShape(shape))
+        return
+    config = old.get_build_config()
+    if config and config.get("input_shape") is not None:
+        new.build_from_config(config)
+        return
+    # Built by hand: what it accepts says what it was built for.
+    spec = getattr(old, "input_spec", None)
+    if isinstance(spec, tf.keras.layers.InputSpec) and spec.axes:
+        shape = [None] * (spec.ndim or spec.min_ndim)
+        for axis, size in spec.axes.items():
+            shape[axis] = size
+        new.build(shape)
+        new._build_input_shape = tf.TensorShape(shape)
+    elif isinstance(old, tf.keras.layers.Embedding):
+        new.build([None])
+
+
+def _of_keras(layer: Any) -> bool:
+    """Whether the class is one of Keras or of this package, or has a config and holds no layers."""
+    if type(layer).__module__.startswith(("keras", "tf_keras", __name__.rpartition(".")[0])):
+        return True
+    own_config = type(layer).get_config is not tf.keras.layers.Layer.get_config
+    inner = [module for module in layer.submodules if isinstance(module, tf.keras.layers.Layer)]
+    return own_config and not inner and not isinstance(layer, tf.keras.Model)

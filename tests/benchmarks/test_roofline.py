@@ -1,0 +1,136 @@
+"""What a unit of work needs, by formula, against the operations that TensorFlow's graphs hold."""
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from benchmarks import roofline
+from benchmarks.plain_tf import PlainPlaNet
+from benchmarks.roofline import Work
+from tests.benchmarks.tiny import Case, make_case
+
+CONVOLUTIONS = ("Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter")
+
+
+@pytest.fixture(scope="module")
+def case() -> Case:
+    return make_case()
+
+
+@pytest.fixture(scope="module")
+def plain(case) -> PlainPlaNet:
+    return PlainPlaNet(case.sizes, case.weights)
+
+
+def specs(case, *names):
+    return [tf.TensorSpec(case.arrays[name].shape, tf.float32) for name in names]
+
+
+def operations(function, *signature) -> list[tf.Operation]:
+    """Products and convolutions that the outputs need: TensorFlow also traces gradients that nobody asked for."""
+    graph = tf.function(function, autograph=False).get_concrete_function(*signature).graph
+    needed, waiting = {}, [tensor.op for tensor in graph.outputs]
+    while waiting:
+        op = waiting.pop()
+        if op.name not in needed:
+            needed[op.name] = op
+            waiting += [tensor.op for tensor in op.inputs]
+    return [op for op in needed.values() if op.type in (*CONVOLUTIONS, "MatMul")]
+
+
+def flops(op: tf.Operation) -> int:
+    """Exact, from the shapes of a graph's operation."""
+    if op.type == "MatMul":
+        rows, columns = op.outputs[0].shape
+        inner = op.inputs[0].shape[0 if op.get_attr("transpose_a") else 1]
+        return 2 * rows * columns * inner
+    if op.type == "Conv2D":
+        return 2 * op.outputs[0].shape.num_elements() * op.inputs[1].shape[:3].num_elements()
+    # Both gradients meet every output gradient with every tap that led to it.
+    kernel = op.inputs[1].shape if op.type == "Conv2DBackpropInput" else op.outputs[0].shape
+    return 2 * op.inputs[2].shape.num_elements() * kernel[:3].num_elements()
+
+
+def total(found: list[tf.Operation], *types: str) -> int:
+    return sum(flops(op) for op in found if op.type in types)
+
+
+def products(case, *prefixes: str) -> list[roofline.Product]:
+    return [product for product in roofline.update_products(case.sizes) if product.name.startswith(prefixes)]
+
+
+def test_forward_pass_is_the_graph(case, plain):
+    found = operations(plain.loss, *specs(case, "prepared", "action", "reward", "noise"))
+    assert sum(flops(op) for op in found) == 2 * sum(p.multiply_adds for p in roofline.update_products(case.sizes))
+    outputs = sum(op.outputs[0].shape.num_elements() for op in found)
+    assert outputs == sum(product.outputs for product in roofline.update_products(case.sizes))
+
+
+def test_parameters_are_the_model_s(case):
+    count = sum(product.parameters for product in roofline.update_products(case.sizes))
+    assert count == sum(weight.size for weight in case.weights.values())
+
+
+def test_update_is_the_graph_with_its_gradients(case, plain):
+    found = operations(lambda *a: plain.gradients(*a)[1], *specs(case, "prepared", "action", "reward", "noise"))
+    convolutions = products(case, "convolution", "deconvolution")
+    expected = sum(2 * product.multiply_adds * (3 if product.input_gradient else 2) for product in convolutions)
+    assert total(found, *CONVOLUTIONS) == expected
+    # The formula gives the first time step a gradient to its state, which is a constant: 1 of 4 steps of these.
+    steps = case.sizes.steps
+    recurrent = products(case, "prior_input", "gru_gates", "gru_candidate")
+    constants = sum(2 * product.multiply_adds for product in recurrent) // steps
+    dense = 3 * 2 * sum(p.multiply_adds for p in roofline.update_products(case.sizes)) - 3 * 2 * sum(
+        p.multiply_adds for p in convolutions
+    )
+    assert dense - constants <= total(found, "MatMul") <= dense
+    assert roofline.update_work(case.sizes).flops == expected + dense
+
+
+def test_plan_is_the_graph(case, plain):
+    found = operations(plain.search, *specs(case, "sample", "belief"))
+    assert sum(flops(op) for op in found) == roofline.plan_work(case.sizes).flops
+
+
+def test_tensorflow_s_profiler_agrees(case, plain):
+    concrete = tf.function(plain.search, autograph=False).get_concrete_function(*specs(case, "sample", "belief"))
+    options = tf.compat.v1.profiler.ProfileOptionBuilder(tf.compat.v1.profiler.ProfileOptionBuilder.float_operation())
+    options = options.with_empty_output().with_accounted_types(["_never"]).build()
+    options["account_type_regexes"], options["show_name_regexes"] = [".*"], [".*MatMul.*"]
+    profile = tf.compat.v1.profiler.profile(concrete.graph, options=options)
+    matmuls = [node.float_ops for node in leaves(profile) if node.name.rpartition("/")[2].startswith("MatMul")]
+    assert sum(matmuls) == roofline.plan_work(case.sizes).flops
+
+
+def leaves(node) -> list:
+    return [node] + [leaf for child in node.children for leaf in leaves(child)]
+
+
+def test_candidates_and_image_fraction_scale_what_they_should(case):
+    half = roofline.plan_work(case.sizes, [case.sizes.candidates // 2] * case.sizes.iterations)
+    assert 2 * half.flops == roofline.plan_work(case.sizes).flops
+    whole, part = (roofline.update_products(case.sizes, fraction) for fraction in (1.0, 0.5))
+    for full, less in zip(whole, part, strict=True):
+        decoded = full.name.startswith(("deconvolution", "decoder"))
+        assert full.multiply_adds == (2 if decoded else 1) * less.multiply_adds
+        assert full.parameters == less.parameters
+
+
+def test_floor_is_the_slower_of_arithmetic_and_traffic():
+    work = Work(flops=1000, bytes={"float32": 400, "bfloat16": 200})
+    rates = {"float32": 10.0, "bfloat16": 100.0, "copy": 8.0}
+    assert work.floor_seconds(rates, "float32") == 100.0
+    assert work.floor_seconds(rates, "bfloat16") == 25.0
+
+
+def test_bytes_are_passes_over_outputs_and_parameters(case):
+    sizes = case.sizes
+    outputs = sum(product.outputs for product in roofline.update_products(sizes))
+    parameters = sum(weight.size for weight in case.weights.values())
+    images = math.prod(case.arrays["image"].shape)
+    found = roofline.update_work(sizes).bytes
+    assert found["float32"] == images + 5 * 4 * outputs + 10 * 4 * parameters
+    assert found["float32"] - found["bfloat16"] == 5 * 2 * outputs
+    assert np.all(np.array(list(found.values())) > 0)

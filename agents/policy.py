@@ -121,7 +121,7 @@ class BayesPlanetPolicy(tf_policy.TFPolicy):
         before = ActorState(latent, policy_state["action"], plan)
         action, after = self._actor(observation, before, is_first, seed, self._noise)
         state = {**after.latent._asdict(), "action": after.action, "step": policy_state["step"] + 1}
-        if plan:
+        if isinstance(after.plan, Plan):
             state |= {f"plan_{name}": value for name, value in after.plan._asdict().items()}
         return action, state
 

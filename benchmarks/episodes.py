@@ -17,13 +17,21 @@ from bayes_planet.config import Config
 from bayes_planet.training.trainer import Events, Interrupted, Trainer
 from benchmarks.results import Row, Setup, section
 from benchmarks.settings import config_of
-from benchmarks.timing import summarise
+from benchmarks.timing import paired_ratio, summarise
 
 ROOT = Path(__file__).parents[1]
 SEED_EPISODES = 2
 EARLY, LATE = 5, 50
 ALLOWED_GROWTH = 0.05  # of the early resident memory: what allocators hold back varies by that much
 PARTS = ("speed/updates_per_second", "speed/milliseconds_per_plan", "speed/env_steps_per_second")
+WAYS_TO_COLLECT = (
+    ("ours/bayes_planet/auto", "ours, bayes_planet: updates, then collection", []),
+    (
+        "ours/bayes_planet/auto/during",
+        "ours, bayes_planet: collection in a thread during the updates",
+        ["train.collect_during_updates=true"],
+    ),
+)
 SHORT_EPISODES = (
     "env.episode_env_steps=200",
     "train.updates_per_episode=2",
@@ -44,19 +52,26 @@ def cycle(setup: Setup) -> list[dict]:
             continue  # takes an hour; ask for it alone
         overrides = [f"train.seed_episodes={SEED_EPISODES}", "evaluation.every_episodes=0"]
         config = config_of(size, "bayes_planet", *overrides)
-        # The first cycle compiles.
-        records = _train(size, overrides, SEED_EPISODES + 1 + setup.rounds)[SEED_EPISODES:]
-        seconds = [later["time"] - earlier["time"] for earlier, later in itertools.pairwise(records)]
-        row: Row = {
-            "name": "ours/bayes_planet/auto",
-            "label": "ours, bayes_planet: updates and collection",
-            "seconds": vars(summarise(seconds)),
-            "ratio": {"median": 1.0, "lower_quartile": 1.0, "upper_quartile": 1.0},
-        }
-        parts = {key: summarise([record[key] for record in records[1:]]).median for key in PARTS if key in records[-1]}
-        row["note"] = ", ".join(f"{value:.3g} {key.removeprefix('speed/')}" for key, value in parts.items())
+        rows: list[Row] = []
+        speeds: dict[str, dict[str, float]] = {}
+        for name, label, more in WAYS_TO_COLLECT:
+            # The first cycle compiles.
+            records = _train(size, [*overrides, *more], SEED_EPISODES + 1 + setup.rounds)[SEED_EPISODES:]
+            seconds = [later["time"] - earlier["time"] for earlier, later in itertools.pairwise(records)]
+            reference = rows[0]["seconds"]["rounds"] if rows else seconds
+            row: Row = {
+                "name": name,
+                "label": label,
+                "seconds": vars(summarise(seconds)),
+                "ratio": paired_ratio(seconds, reference),
+            }
+            speeds[name] = {
+                key: summarise([record[key] for record in records[1:]]).median for key in PARTS if key in records[-1]
+            }
+            row["note"] = ", ".join(f"{value:.3g} {key.removeprefix('speed/')}" for key, value in speeds[name].items())
+            rows.append(row)
         title = f"One episode cycle, {size}: {config.train.updates_per_episode} updates and an episode"
-        sections.append(section(title, "cycle", [row], size, parts=parts))
+        sections.append(section(title, "cycle", rows, size, parts=speeds))
     return sections
 
 
@@ -131,6 +146,8 @@ def _trainer(config: Config, folder: Path, episodes: int) -> Iterator[Trainer]:
                 workers.action_space.shape[0],
                 should_stop=lambda: seen >= episodes,
                 events=Events(row=row),
+                acting=parts.acting,
+                snapshot=parts.snapshot,
             )
             try:
                 yield trainer

@@ -93,7 +93,7 @@ def cross_entropy_method(
         # One copy of the iteration in the graph.
         state = tf.while_loop(
             lambda iteration, *_: iteration < iterations,
-            lambda *state: refit(*state, counts[0], None),
+            lambda iteration, mean, stddev, best: refit(iteration, mean, stddev, best, counts[0], None),
             state,
             maximum_iterations=iterations,
         )

@@ -181,12 +181,14 @@ def test_gradient_of_the_expected_loss_equals_that_of_its_closed_form():
             y = layer(tf.tile(x[None], [MEMBERS * draws, 1]), seed=[seed, 5])
             loss = tf.reduce_sum((y - target) ** 2) / draws
         batches.append(tape.gradient(loss, variables))
+    near = []
     for index, right in enumerate(expected):
         found = np.stack([np.array(batch[index]) for batch in batches])
         error = found.std(0, ddof=1) / np.sqrt(len(found))
         # Student's t with 7 degrees of freedom exceeds 8 with probability 1e-4, for each of 90 elements.
         assert np.all(np.abs(found.mean(0) - right) < 10 * error + 1e-9)
-        assert np.mean(np.abs(found.mean(0) - right) < 3 * error) > 0.8
+        near += list(np.ravel(np.abs(found.mean(0) - right) < 3 * error))
+    assert len(near) >= 30 and np.mean(near) > 0.9
 
 
 def test_kl_is_counted_once_and_in_closed_form():

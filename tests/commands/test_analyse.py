@@ -61,6 +61,7 @@ def test_it_measures_saves_and_prints(runs, capfd):
     assert sorted(path.name for path in run.iterdir()) == sorted([*before, "analysis"])
 
 
+@pytest.mark.slow
 def test_state_observations_and_a_summary_in_words(tmp_path, capfd):
     run = untrained_run(tmp_path / "run", "env.observations=state")
     assert analyse(options(run, episodes=2)) == 0

@@ -38,10 +38,10 @@ def test_edges_are_even_in_the_logarithm_and_the_ends_hold_what_is_outside():
     for edges in EDGES.values():
         assert len(edges) == 31
         np.testing.assert_allclose(np.diff(np.log10(edges)), 0.2)
-    layer = bayesian_layers.DenseReparameterization(3, use_bias=False)
+    layer = bayesian_layers.DenseReparameterization(3, use_bias=False, name="dense")
     layer.build([None, 2])
     layer.kernel_initializer.mean.assign([[0.0, 1e9, 0.1], [0.1, 0.1, 0.1]])
-    counts = weight_histograms(layer)["weight_snr/dense_reparameterization"][1]
+    counts = weight_histograms(layer)["weight_snr/dense"][1]
     assert counts[0] == 1 and counts[-1] == 1 and counts.sum() == 6
 
 

@@ -143,6 +143,7 @@ def test_stop_between_two_updates_and_go_on(finished, tmp_path):
             np.testing.assert_array_equal(value, other)
 
 
+@pytest.mark.slow
 def test_two_workers_collect_two_episodes_for_twice_the_updates(tmp_path):
     config = config_of("env.workers=2", "evaluation.workers=2", "train.episodes=6")
     with trainer_in(tmp_path / "run", config) as trainer:

@@ -79,13 +79,26 @@ def run(options: argparse.Namespace, command: str, console: Console) -> list[dic
             setup = Setup(options.sizes, options.rounds, folder, circumstances["rates"], torch)
             sections = BENCHMARKS[name](setup)
             about = (BENCHMARKS[name].__doc__ or "").strip()
+            file = options.out / f"{name}.json"
+            sections = _other_sizes(file, circumstances, options.sizes) + sections
             result = {"name": name, "about": about, **circumstances, "sections": sections}
             result["targets"] = judge(name, sections)
-            (options.out / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+            file.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
             tables.show(console, result)
             done.append(result)
     tables.write_page(options.out, read_results(options.out))
     return done
+
+
+def _other_sizes(file: Path, circumstances: dict, sizes: Sequence[str]) -> list[dict]:
+    """The sections of sizes that are not measured now, if they are of the same machine and versions."""
+    if not file.exists():
+        return []
+    old = json.loads(file.read_text(encoding="utf-8"))
+    same = {key: value for key, value in circumstances["machine"].items() if key != "load_at_start"}
+    if not same.items() <= old["machine"].items() or old["versions"] != circumstances["versions"]:
+        return []
+    return [section for section in old["sections"] if section["size"] not in ("", *sizes)]
 
 
 def read_results(folder: Path) -> list[dict]:

@@ -22,6 +22,7 @@ HOW_TO_GET_IT = (
     "not installed: torch and tf-agents want different versions of typing-extensions, so make it an environment of "
     "its own (python3 -m venv torch && torch/bin/pip install torch numpy) and give --torch-python torch/bin/python"
 )
+LEFT_OUT = 4.0  # a variant that is so many times slower than the fastest one before it is not measured further
 VARIANTS: dict[str, dict[str, dict[str, bool]]] = {
     "update": {
         "float32": {},
@@ -165,16 +166,25 @@ def contestants(
     if process is None:
         return [Failure("torch/float32", "PyTorch", HOW_TO_GET_IT)]
     found: list[Contestant | Failure] = []
+    first = float("inf")
     for name, variant in VARIANTS[work].items():
         key, label = f"torch/{name}", "PyTorch " + name.replace("+", ", ")
         try:
             process.request(
                 "prepare", name=key, work=work, sizes=dataclasses.asdict(sizes), variant=variant, data=str(data)
             )
-            process.request("run", name=key, repeats=1)
+            seconds = process.request("run", name=key, repeats=1)["seconds"]
+            if variant.get("compile"):
+                seconds = process.request("run", name=key, repeats=1)["seconds"]  # the first one compiled
         except TorchError as error:
             process.request("forget", name=key)
             found.append(Failure(key, label, str(error).splitlines()[0]))
+            continue
+
+        first = min(first, seconds)
+        if seconds > LEFT_OUT * first:
+            process.request("forget", name=key)
+            found.append(Failure(key, label, f"left out: one took {seconds:.1f} s, another variant {first:.1f} s"))
             continue
 
         def measure(repeats: int, key: str = key) -> float:

@@ -22,6 +22,12 @@ SIZE = [
     "env.episode_env_steps=400",
 ]
 SEEDS, UPDATES = 3, 500
+PIXELS = 64 * 64 * 3
+CONSTANTS = {
+    "elbo": 0.5 * np.log(2 * np.pi) * (PIXELS + 1),
+    "loss/image": 0.5 * np.log(2 * np.pi) * PIXELS,
+    "state_kl": 0.0,
+}
 
 
 def final_losses(config, spaces, replay) -> dict[str, float]:
@@ -31,7 +37,7 @@ def final_losses(config, spaces, replay) -> dict[str, float]:
         batch = replay.sample(config.train.batch_size, config.train.sequence_length, (config.seed, 2, update))
         metrics = learner.update(batch, replay.rows)
         if update >= UPDATES - 50:
-            rows.append({key: float(metrics[key]) for key in ("elbo", "loss/image", "loss/reward", "state_kl")})
+            rows.append({key: float(metrics[key]) for key in CONSTANTS})
     return {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
 
 
@@ -49,13 +55,13 @@ def test_loss_after_500_updates_is_that_of_float32(tmp_path, capsys):
     for seed in range(SEEDS):
         for precision in losses:
             train = dataclasses.replace(config.train, precision=precision)
-            losses[precision].append(
-                final_losses(dataclasses.replace(config, seed=seed, train=train), spaces, replay)
-            )
+            losses[precision].append(final_losses(dataclasses.replace(config, seed=seed, train=train), spaces, replay))
     for key in losses["float32"][0]:
         full, half = (np.array([row[key] for row in losses[precision]]) for precision in losses)
         with capsys.disabled():
             print(f"\n{key}: float32 {full.mean():.3f} +- {full.std(ddof=1):.3f}, bfloat16 {half.mean():.3f}")
-        # The means of three seeds; a difference of three standard errors of it would be noise one time in 100.
+        # Three standard errors of the difference of two means of three seeds, and 2 percent of what can be learnt:
+        # the likelihood's constant, half of log(2 pi) a pixel, is left out.
         noise = np.sqrt((full.var(ddof=1) + half.var(ddof=1)) / SEEDS)
-        assert abs(full.mean() - half.mean()) < 3.0 * noise + 0.01 * abs(full.mean()), key
+        learnt = abs(full.mean()) - CONSTANTS[key]
+        assert learnt > 0 and abs(full.mean() - half.mean()) < 3.0 * noise + 0.02 * learnt, key

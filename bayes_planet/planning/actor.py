@@ -1,7 +1,7 @@
 """The policy: filter the observation into the belief, plan from it, add exploration noise, remember the action."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -49,7 +49,7 @@ class Actor(tf.Module):
         """The posterior latent State [B, ...] after an observation; where `is_first`, the past is forgotten."""
         model = self.planner.world_model
         fold = tf.random.experimental.stateless_fold_in
-        latent, action, _ = _forget(state, is_first)
+        latent, action = _forget((state.latent, state.action), is_first)
         embedded = model.embed(model.prepare(observation, fold(seed, 0)))
         return model.rssm.observe_step(embedded, action, latent, seed=fold(seed, 1))
 
@@ -75,7 +75,7 @@ class Actor(tf.Module):
         """
         fold = tf.random.experimental.stateless_fold_in
         latent = self.filter(observation, state, is_first, fold(seed, 0))
-        last = _forget(state, is_first).plan
+        last = _forget(state.plan, is_first)
         plan = self.planner.search(latent, fold(seed, 1), last or None)
         action = plan.mean[:, 0]
         action += noise * tf.random.stateless_normal(tf.shape(action), fold(seed, 2))
@@ -94,12 +94,12 @@ class Actor(tf.Module):
         return self._compiled(observation, state, is_first, seed, tf.convert_to_tensor(noise, tf.float32))
 
 
-def _forget(state: ActorState, is_first: tf.Tensor) -> ActorState:
-    """The state, zero where a new episode begins."""
+def _forget(past: Any, is_first: tf.Tensor) -> Any:
+    """A nest of tensors [B, ...], zero where a new episode begins."""
     forget = tf.convert_to_tensor(is_first)
 
     def keep(value: tf.Tensor) -> tf.Tensor:
         # Not times 0, which would keep a NaN.
         return tf.where(tf.reshape(forget, [-1] + [1] * (len(value.shape) - 1)), tf.zeros_like(value), value)
 
-    return tf.nest.map_structure(keep, state)
+    return tf.nest.map_structure(keep, past)

@@ -69,7 +69,7 @@ def cross_entropy_method(
     color = tf.constant(noise_matrix(horizon, noise_exponent)) if noise_exponent else None
 
     def refit(
-        iteration: tf.Tensor, mean: tf.Tensor, stddev: tf.Tensor, best: tf.Tensor, count: int, joined: tf.Tensor | None
+        iteration: tf.Tensor, mean: tf.Tensor, stddev: tf.Tensor, count: int, joined: tf.Tensor | None
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
         drawn = count if joined is None else count - joined.shape[1]
         noise = tf.random.stateless_normal([batch, drawn, horizon, action_size], fold(seed, 2 * iteration))
@@ -88,18 +88,18 @@ def cross_entropy_method(
     shape = [batch, horizon, action_size]
     mean = tf.zeros(shape) if start is None else start.mean
     best = tf.zeros([batch, kept, horizon, action_size])
-    state = (tf.constant(0), mean, tf.fill(shape, initial_stddev), best)
+    iteration, stddev = tf.constant(0), tf.fill(shape, initial_stddev)
     if kept == 0 and len(set(counts)) == 1:
         # One copy of the iteration in the graph.
-        state = tf.while_loop(
+        _, mean, _ = tf.while_loop(
             lambda iteration, *_: iteration < iterations,
-            lambda iteration, mean, stddev, best: refit(iteration, mean, stddev, best, counts[0], None),
-            state,
+            lambda iteration, mean, stddev: refit(iteration, mean, stddev, counts[0], None)[:3],
+            (iteration, mean, stddev),
             maximum_iterations=iterations,
         )
     else:
         joined = start.elites if start is not None and kept else None
         for count in counts:
-            state = refit(*state, count, joined)
-            joined = state[-1] if kept else None
-    return Plan(state[1], state[3])
+            iteration, mean, stddev, best = refit(iteration, mean, stddev, count, joined)
+            joined = best if kept else None
+    return Plan(mean, best)

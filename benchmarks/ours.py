@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from bayes_planet.config import Config
+from bayes_planet.planning import candidate_counts
 from bayes_planet.training.build import Parts, build
 from bayes_planet.world_model import State, WorldModel
 from bayes_planet.world_model.precision import dtype_policy
@@ -117,7 +118,7 @@ def decision_contestant(size: str, precision: str) -> Contestant:
         action, state = actor({"image": image}, state, first, seed, 0.3)
         action.numpy()
 
-    counts = actor.planner.candidate_counts()
+    counts = candidate_counts(actor.planner.config)
     return Contestant(
         f"ours/bayes_planet/{precision}/preset",
         f"ours, bayes_planet, {computes}: a decision with the preset's planner",

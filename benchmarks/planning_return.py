@@ -27,7 +27,7 @@ from bayes_planet.commands.evaluate import restored
 from bayes_planet.config import Config, PlannerConfig
 from bayes_planet.envs import Workers
 from bayes_planet.evaluation.score import evaluate
-from bayes_planet.planning import Actor, Planner
+from bayes_planet.planning import Actor, Planner, candidate_counts
 from bayes_planet.training.policies import ActorPolicy
 from bayes_planet.training.run_directory import RunDirectory
 from bayes_planet.training.seeds import Stream, environment_seed
@@ -98,7 +98,7 @@ def measure(run: Path, searches: dict[str, PlannerConfig], episodes: int, rounds
                     "updates": int(parts.learner.updates.numpy()),
                     "search": name,
                     "planner": dataclasses.asdict(searches[name]),
-                    "rollouts_per_decision": sum(actor.planner.candidate_counts()),
+                    "rollouts_per_decision": sum(candidate_counts(actor.planner.config)),
                     "milliseconds": milliseconds[name],
                     "returns": list(returns),
                     "mean": float(np.mean(returns)),

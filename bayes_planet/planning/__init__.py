@@ -2,6 +2,6 @@
 
 from bayes_planet.planning.actor import Actor, ActorState
 from bayes_planet.planning.cem import Plan, cross_entropy_method
-from bayes_planet.planning.planner import Planner
+from bayes_planet.planning.planner import Planner, candidate_counts
 
-__all__ = ["Actor", "ActorState", "Plan", "Planner", "cross_entropy_method"]
+__all__ = ["Actor", "ActorState", "Plan", "Planner", "candidate_counts", "cross_entropy_method"]

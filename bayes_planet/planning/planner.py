@@ -11,7 +11,9 @@ from bayes_planet.world_model import State, WorldModel
 class Planner(tf.Module):
     """The cross-entropy method over the sum of predicted mean rewards of imagined trajectories.
 
-    All candidates of one problem start from the same state sample; each follows one sampled trajectory.
+    All candidates of one problem start from the same state sample; each follows one sampled trajectory. Where the model
+    predicts whether the episode goes on (`model.continuation`), a reward is multiplied by the probability that it has
+    not ended before.
     `config.weights` chooses the transition's weights, drawn once a plan:
 
       mean: the posterior mean.
@@ -68,15 +70,14 @@ class Planner(tf.Module):
             # Under `average` a candidate has the same state noise under every draw: only the weights differ.
             shared = config.weights == "average"
             imagined = rssm.imagine(rows, start, seed=seed, weights=weights, shared_noise=shared, unroll=True)
-            returns = tf.reduce_sum(self.world_model.reward(imagined.features), -1)
-            return self._returns(returns, axis, batch, repeated)
+            return self._returns(self._sum_of_rewards(imagined.features), axis, batch, repeated)
 
         return cross_entropy_method(
             evaluate,
             batch=batch,
             horizon=config.horizon,
             action_size=self.world_model.action_size,
-            candidates=self.candidate_counts(),
+            candidates=candidate_counts(config),
             elites=config.elites,
             iterations=config.iterations,
             seed=fold(seed, 0),
@@ -86,13 +87,13 @@ class Planner(tf.Module):
             start=last.shifted() if config.warm_start and last is not None else None,
         )
 
-    def candidate_counts(self) -> list[int]:
-        """Candidates of each iteration: N / decay^i, but at least twice the elites (and a multiple of S for spread)."""
-        config = self.config
-        least = min(config.candidates, 2 * config.elites)
-        counts = [max(round(config.candidates / config.candidates_decay**i), least) for i in range(config.iterations)]
-        divisor = config.weight_samples if config.weights == "spread" else 1
-        return [-(-count // divisor) * divisor for count in counts]
+    def _sum_of_rewards(self, features: tf.Tensor) -> tf.Tensor:
+        """Predicted returns [...] of trajectories [..., T, F]: a reward counts by the probability to get there."""
+        rewards = self.world_model.reward(features)
+        if self.world_model.continues:
+            # Exclusive: the reward of the step that ends the episode is still earned.
+            rewards *= tf.math.cumprod(self.world_model.continuation(features), -1, exclusive=True)
+        return tf.reduce_sum(rewards, -1)
 
     def _weights(self, seed: tf.Tensor, draws: int) -> dict:
         rssm = self.world_model.rssm
@@ -120,3 +121,11 @@ class Planner(tf.Module):
             mean, variance = tf.nn.moments(returns, 0)
             return mean + self.config.uncertainty_bonus * tf.sqrt(variance)
         return tf.reshape(tf.transpose(returns, [1, 0, 2]), [batch, axis * repeated])
+
+
+def candidate_counts(config: PlannerConfig) -> list[int]:
+    """Candidates of each iteration: N / decay^i, but at least twice the elites (and a multiple of S for spread)."""
+    least = min(config.candidates, 2 * config.elites)
+    counts = [max(round(config.candidates / config.candidates_decay**i), least) for i in range(config.iterations)]
+    divisor = config.weight_samples if config.weights == "spread" else 1
+    return [-(-count // divisor) * divisor for count in counts]

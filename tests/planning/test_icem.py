@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bayes_planet.planning import Actor, Plan, Planner, cross_entropy_method
+from bayes_planet.planning import Actor, Plan, Planner, candidate_counts, cross_entropy_method
 from bayes_planet.planning.colored_noise import noise_matrix
 from tests.planning.crafted import crafted_model
 from tests.planning.test_cem import quadratic, recorded
@@ -60,9 +60,9 @@ def test_candidates_become_fewer():
     config = dataclasses.replace(
         model.config.planner, candidates=100, elites=10, iterations=5, candidates_decay=2.0, weights="spread"
     )
-    assert Planner(model, config).candidate_counts() == [100, 50, 25, 20, 20]
-    assert Planner(model, dataclasses.replace(config, weight_samples=4)).candidate_counts() == [100, 52, 28, 20, 20]
-    assert Planner(model, dataclasses.replace(config, candidates_decay=1.0)).candidate_counts() == [100] * 5
+    assert candidate_counts(config) == [100, 50, 25, 20, 20]
+    assert candidate_counts(dataclasses.replace(config, weight_samples=4)) == [100, 52, 28, 20, 20]
+    assert candidate_counts(dataclasses.replace(config, candidates_decay=1.0)) == [100] * 5
 
 
 def test_a_warm_start_begins_at_the_plan_of_the_step_before():

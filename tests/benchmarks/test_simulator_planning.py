@@ -1,0 +1,32 @@
+"""The search on the true simulator: its predictions are what dm_control then does."""
+
+import json
+
+import numpy as np
+import pytest
+
+from benchmarks.simulator_planning import CheetahSimulator, main
+
+
+def test_imagined_rewards_are_those_of_dm_control():
+    simulator = CheetahSimulator(action_repeat=4, threads=2)
+    simulator.reset(3)
+    generator = np.random.default_rng(0)
+    for _ in range(20):  # away from the start, where the cheetah still falls
+        simulator.step(generator.uniform(-1, 1, 6))
+    plans = generator.uniform(-1, 1, (300, 7, 6))
+    imagined = simulator.imagine(plans)
+    again = simulator.imagine(plans)
+    np.testing.assert_array_equal(imagined, again)  # imagining does not move the simulator
+    best = imagined.sum(-1).argmax()
+    done = np.array([simulator.step(action)[0] for action in plans[best]])
+    assert done.max() > 0.1
+    np.testing.assert_allclose(imagined[best], done, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_the_laptop_planner_runs_on_the_true_simulator(tmp_path):
+    out = tmp_path / "rows.json"
+    row = main(["--config", "planet", "laptop", "--episodes", "1", "--threads", "1", "--out", str(out)])
+    assert json.loads(out.read_text()) == [json.loads(json.dumps(row))]
+    assert row["mean"] > 500

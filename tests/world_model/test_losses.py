@@ -1,6 +1,7 @@
 """Closed forms of the loss against TensorFlow Probability."""
 
 import numpy as np
+import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
@@ -72,3 +73,19 @@ def test_free_nats_are_taken_off_each_step_before_any_mean():
     # Clamped after the mean it would be max(0, 4 - 3) = 1, and every step would have a gradient.
     assert float(loss) == 2.0
     np.testing.assert_allclose(tape.gradient(loss, kl), [[0.0, 0.25], [0.0, 0.25]])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_gradient_of_the_likelihood_is_tensorflows(dtype):
+    generator = np.random.default_rng(1)
+    target = tf.constant(generator.normal(size=(3, 2, 4, 5)), tf.float32)
+    mean = tf.cast(tf.constant(generator.normal(size=(3, 2, 4, 5)), tf.float32), dtype)
+    factors = tf.constant(generator.normal(size=(3, 2)), tf.float32)  # another one for each step, as a mask has
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch([target, mean])
+        ours = tf.reduce_sum(factors * unit_gaussian_nll(target, mean, 2))
+        plain = tf.reduce_sum(factors * tf.reduce_sum(0.5 * tf.square(target - tf.cast(mean, tf.float32)), [-2, -1]))
+    for source in (target, mean):
+        expected = tape.gradient(plain, source)
+        assert tape.gradient(ours, source).dtype == expected.dtype
+        np.testing.assert_allclose(tape.gradient(ours, source), expected, rtol=1e-6)

@@ -1,0 +1,126 @@
+"""Training runs as evidence: keeps what a claim needs of a run, and says what all kept runs came to.
+
+    python -m benchmarks.evidence keep RUN results/NAME --command "bayes-planet train ..." --machine "..."
+    python -m benchmarks.evidence table                      # writes results/README.md from results/*/metrics.jsonl
+    bayes-planet report results/NAME [results/NAME2 ...]     # every figure
+
+`keep` copies config.yaml, versions.json and metrics.jsonl. Of the rows about updates it keeps one an episode, which
+is what the figures can show; every training episode and every evaluation stays. The replay stays where it is.
+"""
+
+import argparse
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from bayes_planet.report.runs import Evaluation, Run, read_runs
+from bayes_planet.training.metrics import Row, read_metrics
+
+RESULTS = Path("results")
+HEADING = """# Training runs
+
+Written by `python -m benchmarks.evidence table` from each folder's `metrics.jsonl`. Every run that was started for a
+claim is listed, the short and the bad ones too. Each folder has the resolved configuration, the versions, and in
+`run.json` the command and the machine (the earliest ones in a README). `bayes-planet report results/NAME` makes the
+figures, of several runs together too. Hours are those of the run, pauses left out.
+"""
+COLUMNS = (
+    "run",
+    "task",
+    "method",
+    "seed",
+    "episodes",
+    "updates",
+    "hours",
+    "last 10 training returns, mean",
+    "last evaluation, median (range)",
+    "best evaluation, median (range)",
+    "weight KL, nats",
+)
+
+
+def thinned(rows: Sequence[Row]) -> list[Row]:
+    """All rows of episodes and evaluations, and of the others the last before each of those (and the very last)."""
+    kept: list[Row] = []
+    for position, row in enumerate(rows):
+        about_updates = not any(key.startswith(("train/", "eval/")) for key in row)
+        following = rows[position + 1] if position + 1 < len(rows) else {}
+        last_of_its_kind = not following or any(key.startswith(("train/", "eval/")) for key in following)
+        if not about_updates or last_of_its_kind or not kept:
+            kept.append(row)
+    return kept
+
+
+def keep(run: Path, out: Path, command: str, machine: str) -> None:
+    """Copies what belongs into the repository."""
+    rows = thinned(read_metrics(run / "metrics.jsonl"))
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for name in ("config.yaml", "versions.json"):
+        shutil.copy(run / name, out / name)
+    (out / "run.json").write_text(json.dumps({"command": command, "machine": machine}, indent=1) + "\n")
+
+
+def line(run: Run, name: str) -> str:
+    """The run's row of the table; `name` is its place in the folder of results."""
+    training = run.series("train/return", "episodes")[1]
+    kl = run.series("weight_kl/total")[1]
+    evaluations = run.evaluations
+    best = max(evaluations, key=lambda each: float(np.median(each.returns)), default=None)
+
+    def shown(evaluation: Evaluation | None) -> str:
+        if evaluation is None:
+            return "none"
+        returns = evaluation.returns
+        return (
+            f"{np.median(returns):.0f} ({returns.min():.0f} to {returns.max():.0f}) "
+            f"of {len(returns)} after {evaluation.episodes}"
+        )
+
+    method = "Bayesian PlaNet" if run.settings.get("model.bayesian.layers") else "PlaNet"
+    cells = [
+        f"[{name}]({name})",
+        run.task.removeprefix("dm_control/"),
+        method,
+        str(run.seed),
+        f"{run.counter('episodes'):.0f}",
+        f"{run.counter('updates'):.0f}",
+        f"{run.counter('time') / 3600:.1f}",
+        f"{np.mean(training[-10:]):.0f}" if len(training) else "none",
+        shown(evaluations[-1] if evaluations else None),
+        shown(best),
+        f"{kl[0] / 1000:.0f}k to {kl[-1] / 1000:.0f}k" if len(kl) else "",
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def table(folder: Path) -> str:
+    """The page about all kept runs, one folder or two deep."""
+    found = sorted({path.parent for path in folder.glob("**/metrics.jsonl")})
+    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
+    for path in found:
+        (run,) = read_runs([path])
+        lines.append(line(run, str(path.relative_to(folder))))
+    return HEADING + "\n" + "\n".join(lines) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="what", required=True)
+    keeping = commands.add_parser("keep", help="copy what belongs into the repository")
+    keeping.add_argument("run", type=Path)
+    keeping.add_argument("out", type=Path)
+    keeping.add_argument("--command", required=True)
+    keeping.add_argument("--machine", required=True)
+    commands.add_parser("table", help="write results/README.md")
+    options = parser.parse_args(arguments)
+    if options.what == "keep":
+        keep(options.run, options.out, options.command, options.machine)
+    (RESULTS / "README.md").write_text(table(RESULTS))
+
+
+if __name__ == "__main__":
+    main()

@@ -10,7 +10,7 @@ from benchmarks import ours, torch_process
 from benchmarks.plain_tf import PlainPlaNet
 from benchmarks.results import Setup, measure, section
 from benchmarks.roofline import plan_work, update_work
-from benchmarks.settings import PLAIN_SEARCH, config_of, make_batch, make_state, sizes_of
+from benchmarks.settings import PLAIN_LOSS, PLAIN_SEARCH, config_of, make_batch, make_state, sizes_of
 from benchmarks.sizes import Sizes
 from benchmarks.timing import Contestant, Failure, timed
 
@@ -23,15 +23,15 @@ def update(setup: Setup) -> list[dict]:
 
 
 def _update(setup: Setup, size: str) -> dict:
-    config = config_of(size, "planet", "loss.image_fraction=1")
+    config = config_of(size, "planet", *PLAIN_LOSS)
     sizes, batch = sizes_of(config), make_batch(sizes_of(config))
     weights = ours.weights_of(ours.build_parts(config).world_model)
     data = torch_process.write_data(setup.folder / f"update-{size}.npz", {**weights, **batch})
     entries: list[Contestant | Failure] = [
         ours.update_contestant(size, model, precision, batch) for precision in ours.precisions() for model in MODELS
     ]
-    fraction = config_of(size).loss.image_fraction
-    if fraction < 1.0:
+    loss = config_of(size).loss
+    if loss.image_fraction < 1.0 or loss.overshooting_steps:
         entries.append(ours.update_contestant(size, "bayes_planet", "auto", batch, as_preset=True))
     entries.append(_plain_update(sizes, weights, batch))
     entries += torch_process.contestants(setup.torch, "update", sizes, update_work(sizes), data)

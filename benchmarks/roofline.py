@@ -101,9 +101,11 @@ def reward_head(sizes: Sizes, rows: int) -> list[Product]:
     return [dense(f"reward_{layer}", rows, units[layer], units[layer + 1]) for layer in range(len(units) - 1)]
 
 
-def update_products(sizes: Sizes, image_fraction: float = 1.0) -> list[Product]:
+def update_products(sizes: Sizes, image_fraction: float = 1.0, overshooting_steps: int = 0) -> list[Product]:
     """Everything one update multiplies going forward; `image_fraction` of the images are decoded."""
     rows = sizes.batch * sizes.steps
+    ahead = sizes.batch * (sizes.steps - overshooting_steps) * overshooting_steps
+    rollouts = [*transition(sizes, ahead), *gaussian("prior", sizes, ahead, sizes.belief), *reward_head(sizes, ahead)]
     return [
         *encoder(sizes, rows),
         *transition(sizes, rows),
@@ -111,6 +113,8 @@ def update_products(sizes: Sizes, image_fraction: float = 1.0) -> list[Product]:
         *gaussian("posterior", sizes, rows, sizes.belief + sizes.embedding),
         *decoder(sizes, max(1, round(image_fraction * rows))),
         *reward_head(sizes, rows),
+        # The same weights again, so their gradients and Adam's passes are counted already.
+        *(dataclasses.replace(product, name=f"ahead_{product.name}", parameters=0) for product in rollouts if ahead),
     ]
 
 
@@ -125,9 +129,9 @@ def plan_products(sizes: Sizes, candidates: Iterable[int] | None = None) -> list
     ]
 
 
-def update_work(sizes: Sizes, image_fraction: float = 1.0) -> Work:
+def update_work(sizes: Sizes, image_fraction: float = 1.0, overshooting_steps: int = 0) -> Work:
     """One update: forward, the gradients to weights and inputs (as many operations again, each), Adam."""
-    products = update_products(sizes, image_fraction)
+    products = update_products(sizes, image_fraction, overshooting_steps)
     flops = sum(2 * product.multiply_adds * (3 if product.input_gradient else 2) for product in products)
     outputs = sum(product.outputs for product in products)
     parameters = sum(product.parameters for product in products)

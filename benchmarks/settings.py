@@ -22,6 +22,9 @@ PLAIN_SEARCH = (
 )
 """Overrides that leave the paper's CEM, with the size's own candidates, elites and iterations."""
 
+PLAIN_LOSS = ("loss.image_fraction=1", "loss.image_scale=1", "loss.overshooting_steps=0")
+"""Overrides that leave the paper's loss, with the size's own factor on the reward."""
+
 
 def config_of(size: str, model: str = "bayes_planet", *overrides: str) -> Config:
     """cheetah-run from pixels at a size; `model` is the preset `planet` or `bayes_planet`."""

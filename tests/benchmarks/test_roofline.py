@@ -1,5 +1,6 @@
 """What a unit of work needs, by formula, against the operations that TensorFlow's graphs hold."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -134,3 +135,12 @@ def test_bytes_are_passes_over_outputs_and_parameters(case):
     assert found["float32"] == images + 5 * 4 * outputs + 10 * 4 * parameters
     assert found["float32"] - found["bfloat16"] == 5 * 2 * outputs
     assert np.all(np.array(list(found.values())) > 0)
+
+
+def test_overshooting_adds_rollouts_of_the_transition_from_every_state(case):
+    sizes, ahead = case.sizes, 2
+    rollouts = sizes.batch * (sizes.steps - ahead) * ahead
+    plain, more = roofline.update_work(sizes), roofline.update_work(sizes, overshooting_steps=ahead)
+    one_plan = dataclasses.replace(sizes, horizon=1)
+    imagined = roofline.plan_work(one_plan, [rollouts]).flops
+    assert more.flops - plain.flops == 3 * imagined

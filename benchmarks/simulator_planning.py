@@ -41,12 +41,13 @@ class CheetahSimulator:
     Args:
       action_repeat: env steps an action is held.
       threads: that roll out.
+      physics: another environment's, whose state is read instead; then only `imagine` is of use.
     """
 
-    def __init__(self, action_repeat: int, threads: int):
+    def __init__(self, action_repeat: int, threads: int, physics: Any = None):
         self._repeat = action_repeat
         self._env = suite.load("cheetah", "run")
-        self._physics = self._env.physics
+        self._physics = physics or self._env.physics
         self._model = self._physics.model.ptr
         self._data = [mujoco.MjData(self._model) for _ in range(threads)]
         sensor = self._model.sensor("torso_subtreelinvel")

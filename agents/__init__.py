@@ -1,9 +1,11 @@
-"""The TF-Agents face: `BayesPlanetAgent` (TFAgent), its policies (TFPolicy), Gymnasium environments as PyEnvironment.
+"""Agents: `BayesPlanet`, the high-level Python API, and the TF-Agents face.
 
+    from bayes_planet.agents import BayesPlanet, callbacks
     from bayes_planet.agents import BayesPlanetAgent, BayesPlanetPolicy, GymnasiumPyEnvironment
 
-Works with PyDriver, Actor, Learner, PolicySaver and TFUniformReplayBuffer. Names are imported when first used,
-because `import tf_agents` takes seconds.
+`BayesPlanet` is used like a model of Stable-Baselines3. `BayesPlanetAgent` (TFAgent), its policies (TFPolicy) and
+Gymnasium environments as PyEnvironment work with PyDriver, Actor, Learner, PolicySaver and TFUniformReplayBuffer.
+Names are imported when first used, because `import tf_agents` takes seconds.
 """
 
 import contextlib
@@ -17,13 +19,22 @@ if __name__ == "agents":
     )
 
 _HOME = {
+    "BayesPlanet": "bayes_planet.agents.model",
     "BayesPlanetAgent": "bayes_planet.agents.bayes_planet_agent",
     "BayesPlanetPolicy": "bayes_planet.agents.policy",
     "GymnasiumPyEnvironment": "bayes_planet.agents.environment",
+    "SeededPolicy": "bayes_planet.agents.seeded_policy",
     "model_batch": "bayes_planet.agents.sequences",
 }
 
-__all__ = ["BayesPlanetAgent", "BayesPlanetPolicy", "GymnasiumPyEnvironment", "model_batch"]
+__all__ = [
+    "BayesPlanet",
+    "BayesPlanetAgent",
+    "BayesPlanetPolicy",
+    "GymnasiumPyEnvironment",
+    "SeededPolicy",
+    "model_batch",
+]
 
 
 def _silence_old_gym() -> None:

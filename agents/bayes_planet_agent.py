@@ -27,6 +27,9 @@ class BayesPlanetAgent(tf_agent.TFAgent):
     `sequences.model_batch` for what is learnt from them. Wrap it once in `tf_agents.utils.common.function`, or give
     the agent to `tf_agents.train.learner.Learner`.
 
+    State observations are scaled by statistics that you give as the replay grows, episode by episode:
+    `agent.world_model.normaliser.add(states)`, states [N, n]. Without, they are taken as they are.
+
     For several devices, make the agent in the strategy's scope and train it inside `strategy.run` (Learner does).
 
     Args:

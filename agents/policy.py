@@ -1,5 +1,7 @@
 """The planning policy as a TFPolicy: filter, plan, act. Belief and executed action travel in the policy state."""
 
+from collections.abc import Callable
+
 import tensorflow as tf
 import tensorflow_probability as tfp
 from tf_agents.policies import tf_policy
@@ -12,6 +14,11 @@ from bayes_planet.planning import Actor, Plan
 from bayes_planet.planning.actor import ActorState
 from bayes_planet.world_model import State
 
+EMPTY_STATE = (
+    "The policy state is empty. Accepted: policy.get_initial_state(batch_size) before the first step, and then the "
+    "`state` of the step before."
+)
+
 
 class BayesPlanetPolicy(tf_policy.TFPolicy):
     """Acts by planning in the world model (`bayes_planet.planning.Actor`).
@@ -23,7 +30,8 @@ class BayesPlanetPolicy(tf_policy.TFPolicy):
 
     With a batch size known when tracing, the environments are planned for together. Without (a PolicySaver made
     with `batch_size=None`) they are planned for one by one, so any number works; with `PolicySaver(policy,
-    batch_size=B)` the exported policy is faster for B > 1.
+    batch_size=B)` the exported policy is faster for B > 1. A SavedModel of this policy needs TensorFlow Probability
+    to be loaded, because of `distribution`; `SeededPolicy` and `bayes-planet export` make one that does not.
 
     Random numbers: without `seed` each call draws afresh from TensorFlow's global generator (`tf.random.set_seed`
     counts). With `seed`, an int or an int32 [2], the step is a function of seed, observation and policy state; the
@@ -84,24 +92,35 @@ class BayesPlanetPolicy(tf_policy.TFPolicy):
         self, time_step: ts.TimeStep, policy_state: types.NestedTensor, seed: types.Seed | None
     ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         if not policy_state:
-            raise ValueError(
-                "The policy state is empty. Accepted: policy.get_initial_state(batch_size) before the first step, and "
-                "then the `state` of the step before."
-            )
+            raise ValueError(EMPTY_STATE)
+        steps = tf.convert_to_tensor(policy_state["step"])
+        seed = _step_seed(seed, tf.where(time_step.is_first(), tf.zeros_like(steps), steps))
+        return self.decide(time_step, policy_state, lambda row: tf.random.experimental.stateless_fold_in(seed, row))
+
+    def decide(
+        self, time_step: ts.TimeStep, policy_state: types.NestedTensor, row_seed: Callable[[tf.Tensor], tf.Tensor]
+    ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """The action float32 [B, A] and the next policy state, with random numbers of the caller's choice.
+
+        Args:
+          time_step, policy_state: as `action` takes them.
+          row_seed: gives the stateless seed int32 [2] of a row int32 []. Environments that are planned for together,
+            those of a static batch, share the seed of row 0.
+        """
         is_first = time_step.is_first()
         policy_state = {
             key: tf.where(tf.reshape(is_first, [-1] + [1] * (value.shape.rank - 1)), tf.zeros_like(value), value)
             for key, value in tf.nest.map_structure(tf.convert_to_tensor, dict(policy_state)).items()
         }
         inputs = (specs.as_dict(time_step.observation), policy_state, is_first)
-        seed = _step_seed(seed, policy_state["step"])
         if time_step.step_type.shape[0] is not None:
-            return self._act(*inputs, seed, tf.constant(0))
+            return self._act(*inputs, row_seed(tf.constant(0)))
 
         # The planner reshapes by the batch size, so a size that is not known when tracing is taken row by row.
         def act_alone(row: tuple) -> tuple:
-            (observation, state, is_first), index = tf.nest.map_structure(lambda value: value[None], row)
-            decided = self._act(observation, state, is_first, seed, index[0])
+            one, index = row
+            observation, state, is_first = tf.nest.map_structure(lambda value: value[None], one)
+            decided = self._act(observation, state, is_first, row_seed(index))
             return tf.nest.map_structure(lambda value: value[0], decided)
 
         rows = (inputs, tf.range(tf.shape(time_step.step_type)[0]))
@@ -113,10 +132,8 @@ class BayesPlanetPolicy(tf_policy.TFPolicy):
         policy_state: dict[str, tf.Tensor],
         is_first: tf.Tensor,
         seed: tf.Tensor,
-        row: tf.Tensor,
     ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         latent = State(*(policy_state[name] for name in State._fields))
-        seed = tf.random.experimental.stateless_fold_in(seed, row)
         plan = Plan(policy_state["plan_mean"], policy_state["plan_elites"]) if "plan_mean" in policy_state else ()
         before = ActorState(latent, policy_state["action"], plan)
         action, after = self._actor(observation, before, is_first, seed, self._noise)

@@ -22,8 +22,9 @@ def model_batch(experience: trajectory.Trajectory) -> dict[str, tf.Tensor]:
         boundaries of episodes.
 
     Returns:
-      'image' and/or 'state' [B, T, ...] as given, 'action' float32 [B, T, A], 'reward' float32 [B, T] and 'mask'
-      bool [B, T]. The mask is false, and action and reward are zero, in
+      'image' and/or 'state' [B, T, ...] as given, 'action' float32 [B, T, A], 'reward' float32 [B, T], 'is_terminal'
+      bool [B, T] (the task ended the episode there: discount 0) and 'mask' bool [B, T]. The mask is false, and action,
+      reward and is_terminal are zero, in
 
         - row 0, unless an episode starts there (then zeros are the truth, and the mask is true). What led to it
           lies before the chunk; the observation still warms up the filter.
@@ -38,9 +39,12 @@ def model_batch(experience: trajectory.Trajectory) -> dict[str, tf.Tensor]:
     reward = tf.cast(experience.reward, tf.float32)
     action = tf.concat([tf.zeros_like(action[..., :1, :]), action[..., :-1, :]], -2)
     reward = tf.concat([tf.zeros_like(reward[..., :1]), reward[..., :-1]], -1)
+    ended = experience.discount == 0.0
+    ended = tf.concat([tf.zeros_like(ended[..., :1]), ended[..., :-1]], -1)
     return {
         **specs.as_dict(experience.observation),
         "action": tf.where(mask[..., None], action, tf.zeros_like(action)),
         "reward": tf.where(mask, reward, tf.zeros_like(reward)),
+        "is_terminal": ended & mask,
         "mask": mask,
     }

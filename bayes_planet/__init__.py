@@ -4,8 +4,10 @@ Importing this package does not import TensorFlow. It selects Keras 2 (`tf-keras
 Probability and TF-Agents need, so import it before anything touches `tf.keras`.
 """
 
+import importlib
 import os
 import sys
+from typing import Any
 
 __version__ = "0.1.0"
 
@@ -31,6 +33,17 @@ def _select_keras_2() -> None:
     # turn `tf.keras` into it for everybody.
     keras_2 = sys.modules[tensorflow.keras.layers.__name__.rpartition(".")[0]]
     sys.modules.setdefault("tensorflow.keras", keras_2)
+
+
+def __getattr__(name: str) -> Any:
+    # `from bayes_planet import BayesPlanet`, without TensorFlow before it is asked for.
+    if name == "BayesPlanet":
+        return importlib.import_module("bayes_planet.agents.model").BayesPlanet
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), "BayesPlanet"])
 
 
 _select_keras_2()

@@ -1,4 +1,4 @@
-"""The command line: `bayes-planet train | evaluate | analyse | report | configs`."""
+"""The command line: `bayes-planet train | evaluate | analyse | report | export | configs`."""
 
 import argparse
 import sys
@@ -113,8 +113,35 @@ def parser() -> argparse.ArgumentParser:
     )
     report.add_argument("--json", action="store_true", help="print the numbers of the page as JSON")
 
+    export = commands.add_parser(
+        "export",
+        help="save a policy that TensorFlow alone can run",
+        description="Write the noise-free policy of a run's newest checkpoint as a SavedModel, which needs nothing but "
+        "TensorFlow, with policy.json (settings, shapes, versions) and a README.md that shows how to run it.",
+    )
+    export.add_argument("run", type=Path, help="the folder of a training run")
+    export.add_argument("--out", required=True, type=Path, metavar="DIR", help="the folder to write; made if missing")
+    export.add_argument(
+        "--batch-size",
+        type=int,
+        metavar="B",
+        help="environments that are planned for together, always B of them: faster than any number, planned for one by "
+        "one, which is the default",
+    )
+    export.add_argument(
+        "--precision",
+        default="float32",
+        metavar="TYPE",
+        help="compute type of matrix products and convolutions: float32 (fast everywhere) or bfloat16 (for processors "
+        "and accelerators with units for it; slow on others); default: float32",
+    )
+    export.add_argument("--overwrite", action="store_true", help="replace an earlier export in DIR")
+
     configs = commands.add_parser("configs", help="list presets, or print the configuration they make")
     configs.add_argument("presets", nargs="*", metavar="PRESET", help="print what these give together")
+    configs.add_argument(
+        "--reference", action="store_true", help="print all settings and presets as Markdown (docs/configuration.md)"
+    )
     return top
 
 
@@ -132,7 +159,11 @@ def _run(options: argparse.Namespace) -> int:
     if options.command == "configs":
         from bayes_planet.commands.configs import configs
 
-        return configs(options.presets)
+        return configs(options.presets, options.reference)
+    if options.command == "export":
+        from bayes_planet.commands.export import export
+
+        return export(options)
     if options.command == "train":
         from bayes_planet.commands.train import train
 

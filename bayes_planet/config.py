@@ -38,9 +38,9 @@ def require_choice(key: str, value: Any, choices: Iterable[str]) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class EnvConfig:
-    name: str = setting("dm_control/cheetah-run", "task: dm_control/DOMAIN-TASK, or a Gymnasium id")
+    name: str = setting("dm_control/cheetah-run", "task: dm_control/DOMAIN-TASK, a Gymnasium id, or MODULE:NAME, where NAME is a class, a function that makes an environment, or an id that MODULE registers")
     observations: str = setting("pixels", "what the agent sees: pixels, state, or both")
-    image_size: int = setting(64, "pixels, height and width of the rendered image", "PlaNet, Sec. 5")
+    image_size: int = setting(64, "pixels, height and width of the rendered image; the agent's convolutions are built for 64", "PlaNet, Sec. 5")
     camera: str = setting("auto", "camera name or number; auto: 0, and 2 for quadruped")
     action_repeat: int = setting(4, "env steps one action is held; rewards are summed", "PlaNet, App. A")
     episode_env_steps: int = setting(1000, "env steps after which an episode is cut; 0: the task's own limit")
@@ -53,7 +53,7 @@ class EnvConfig:
         require_choice("env.observations", self.observations, ("pixels", "state", "both"))
         require_choice("env.render_quality", self.render_quality, ("auto", "fast", "full"))
         require_choice("env.gl_backend", self.gl_backend, ("auto", "egl", "osmesa", "glfw"))
-        require(self.image_size == 64 or self.observations == "state", "env.image_size", self.image_size, "64 (the convolutions are built for it)")
+        require(self.image_size >= 1, "env.image_size", self.image_size, "1 or more pixels")
         require(self.action_repeat >= 1, "env.action_repeat", self.action_repeat, "1 or more env steps")
         require(self.episode_env_steps >= 0, "env.episode_env_steps", self.episode_env_steps, "0 or more env steps")
         require(self.workers >= 1, "env.workers", self.workers, "1 or more processes")
@@ -99,6 +99,8 @@ class ModelConfig:
     reward_layers: int = setting(3, "hidden layers of the reward head", "google-research/planet")
     reward_units: int = setting(300, "their units", "google-research/planet")
     image_bits: int = setting(5, "bits an image is quantised to before noise is added", "PlaNet, Sec. 5")
+    normalise_states: bool = setting(True, "state observations are shifted and scaled to mean 0 and stddev 1 over the replay, and clipped to +-10")
+    continuation: bool = setting(False, "a head, with the layers of the reward head, predicts whether the episode goes on; the planner counts rewards behind a predicted end for less", "DreamerV2, Sec. 2")
     unroll: bool = setting(False, "unroll time loops when tracing: longer compilation, shorter steps")
     bayesian: BayesianConfig = dataclasses.field(default_factory=BayesianConfig)
 
@@ -119,6 +121,9 @@ class LossConfig:
     image_scale: float = setting(1.0, "factor on the image's negative log-likelihood", "google-research/planet")
     image_fraction: float = setting(1.0, "share of a batch's images, drawn anew each update, that are decoded; the loss stays unbiased")
     state_scale: float = setting(1.0, "factor on the state observation's negative log-likelihood")
+    overshooting_steps: int = setting(0, "agent steps ahead that training predicts rewards without looking, from every posterior state; 0: none")
+    overshooting_scale: float = setting(100.0, "with overshooting_steps, factor on these rewards' mean negative log-likelihood")
+    continuation_scale: float = setting(10.0, "with model.continuation, factor on the continuation's negative log-likelihood")
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -224,3 +229,5 @@ class Config:
 
     def __post_init__(self) -> None:
         require(0 <= self.seed < 2**31, "seed", self.seed, "0 to 2**31 - 1")
+        require(self.loss.overshooting_steps < self.train.sequence_length, "loss.overshooting_steps", self.loss.overshooting_steps, f"0 to train.sequence_length - 1, {self.train.sequence_length - 1}")
+        require(self.env.image_size == 64 or self.env.observations == "state", "env.image_size", self.env.image_size, "64 (the convolutions are built for it)")

@@ -39,12 +39,13 @@ def list_presets() -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def load(presets: Sequence[str] = (), overrides: Sequence[str] = ()) -> Config:
+def load(presets: Sequence[str | Mapping[str, Any]] = (), overrides: Sequence[str] = ()) -> Config:
     """The configuration that presets and overrides make.
 
     Args:
         presets: names out of `list_presets`, or paths of YAML files (with a suffix .yaml or .yml, or a
-            separator in them), stacked from left to right.
+            separator in them), stacked from left to right; also mappings of settings, with dotted keys or nested
+            ones, such as `{"train.batch_size": 16}`.
         overrides: `key=value` items, applied last, such as `train.batch_size=16` or
             `model.bayesian.layers=[prior_mean,gru]`.
 
@@ -52,12 +53,39 @@ def load(presets: Sequence[str] = (), overrides: Sequence[str] = ()) -> Config:
         ConfigError: for an unknown preset or key, a value of the wrong type, or one out of range.
     """
     merged = OmegaConf.structured(Config)
-    for item in presets:
-        for source, settings in _read_stack(item, None, ()):
-            merged = _merge(merged, settings, source)
+    for source, settings in layers(presets):
+        merged = _merge(merged, settings, source)
     for item in overrides:
         merged = _merge(merged, _parse_override(item), f"override {item!r}")
     return _to_config(merged)
+
+
+def layers(presets: Sequence[str | Mapping[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+    """What a stack is made of, from left to right: a description (`preset 'laptop'`) and the settings of each layer.
+
+    Presets come after those they include. Arguments and errors are those of `load`.
+    """
+    found = []
+    for item in presets:
+        found += [("settings", _nested(item))] if isinstance(item, Mapping) else _read_stack(item, None, ())
+    return found
+
+
+def _nested(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted keys as groups: {"train.batch_size": 16} is {"train": {"batch_size": 16}}."""
+    nested: dict[str, Any] = {}
+    for key, value in settings.items():
+        *groups, last = str(key).split(".")
+        place = nested
+        for group in groups:
+            place = place.setdefault(group, {})
+            if not isinstance(place, dict):
+                raise ConfigError(f"The settings give {key!r} and the group above it. Accepted: one of the two.")
+        if isinstance(value, Mapping):
+            before = place.get(last)
+            value = {**(before if isinstance(before, dict) else {}), **_nested(value)}
+        place[last] = list(value) if isinstance(value, tuple) else value
+    return nested
 
 
 def read(path: str | os.PathLike[str]) -> Config:

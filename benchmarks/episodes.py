@@ -21,6 +21,7 @@ from benchmarks.timing import paired_ratio, summarise
 
 ROOT = Path(__file__).parents[1]
 SEED_EPISODES = 2
+CYCLE_UPDATES = 100  # PlaNet's
 EARLY, LATE = 5, 50
 ALLOWED_GROWTH = 0.05  # of the early resident memory: what allocators hold back varies by that much
 PARTS = ("speed/updates_per_second", "speed/milliseconds_per_plan", "speed/env_steps_per_second")
@@ -50,8 +51,12 @@ def cycle(setup: Setup) -> list[dict]:
     for size in setup.sizes:
         if size == "paper" and len(setup.sizes) > 1:
             continue  # takes an hour; ask for it alone
-        overrides = [f"train.seed_episodes={SEED_EPISODES}", "evaluation.every_episodes=0"]
-        config = config_of(size, "bayes_planet", *overrides)
+        updates = min(CYCLE_UPDATES, config_of(size).train.updates_per_episode)
+        overrides = [
+            f"train.seed_episodes={SEED_EPISODES}",
+            f"train.updates_per_episode={updates}",
+            "evaluation.every_episodes=0",
+        ]
         rows: list[Row] = []
         speeds: dict[str, dict[str, float]] = {}
         for name, label, more in WAYS_TO_COLLECT:
@@ -70,7 +75,7 @@ def cycle(setup: Setup) -> list[dict]:
             }
             row["note"] = ", ".join(f"{value:.3g} {key.removeprefix('speed/')}" for key, value in speeds[name].items())
             rows.append(row)
-        title = f"One episode cycle, {size}: {config.train.updates_per_episode} updates and an episode"
+        title = f"One episode cycle, {size}: {updates} updates and an episode"
         sections.append(section(title, "cycle", rows, size, parts=speeds))
     return sections
 
@@ -136,18 +141,13 @@ def _trainer(config: Config, folder: Path, episodes: int) -> Iterator[Trainer]:
     try:
         with Workers(config.env, config.env.workers) as workers:
             parts = build(config, workers.observation_space, workers.action_space)
-            trainer = Trainer(
+            trainer = Trainer.from_parts(
                 config,
                 directory,
-                parts.learner,
-                parts.actor,
+                parts,
                 workers,
-                lambda: Workers(config.env, config.evaluation.workers),
-                workers.action_space.shape[0],
                 should_stop=lambda: seen >= episodes,
                 events=Events(row=row),
-                acting=parts.acting,
-                snapshot=parts.snapshot,
             )
             try:
                 yield trainer

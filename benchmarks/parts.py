@@ -69,7 +69,7 @@ def environment(setup: Setup) -> list[dict]:
     pools = [Workers(config, count) for count in WORKERS]
     try:
         entries = [
-            Contestant(f"workers/{pool.count}", f"{pool.count} worker" + "s" * (pool.count > 1), _stepper(pool))
+            Contestant(f"workers/{pool.count}", f"{pool.count} worker" + "s" * (pool.count > 1), make_stepper(pool))
             for pool in pools
         ]
         rows = measure(entries, setup, least_seconds=1.0)
@@ -82,11 +82,10 @@ def environment(setup: Setup) -> list[dict]:
             pool.close()
 
 
-def _stepper(pool: Workers) -> Measure:
+def make_stepper(pool: Workers) -> Measure:
     """Steps of one worker; all workers of the pool step side by side, and resets are not counted."""
     generator = np.random.default_rng(0)
     seeds = list(range(pool.count))
-    pool.reset(seeds)
     taken = 0
 
     def step_all() -> float:
@@ -101,6 +100,9 @@ def _stepper(pool: Workers) -> Measure:
         return time.perf_counter() - start
 
     def measure_steps(repeats: int) -> float:
+        nonlocal taken
+        pool.reset(seeds)  # another contestant may have used them
+        taken = 0
         calls = -(-repeats // pool.count)
         return sum(step_all() for _ in range(calls)) * repeats / (calls * pool.count)
 

@@ -16,7 +16,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 from rich.console import Console
 
 import bayes_planet  # noqa: F401  (selects Keras 2 before TensorFlow is imported)
-from benchmarks import episodes, learning, machine, parts, tables
+from benchmarks import episodes, learning, machine, parts, tables, workers
 from benchmarks.results import Setup
 from benchmarks.settings import SIZES
 from benchmarks.targets import judge
@@ -29,6 +29,7 @@ BENCHMARKS: dict[str, Callable[[Setup], list[dict]]] = {
     "dense": parts.dense,
     "replay": parts.replay,
     "environment": parts.environment,
+    "workers": workers.workers,
     "cycle": episodes.cycle,
     "memory": episodes.memory,
 }

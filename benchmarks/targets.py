@@ -56,6 +56,14 @@ TARGETS = (
     Target("plan", "paper", "times faster than PyTorch float32", 1.6, True, times_the_time("torch/float32", OURS)),
     Target("plan", "paper", "times faster than the best PyTorch variant", 1.0, True, times_faster("torch/")),
     Target("cycle", "laptop", "seconds an episode cycle", 30.0, False, lambda section: medians(section).get(OURS)),
+    Target(
+        "workers",
+        "laptop",
+        "times the environment steps a second of one environment, by four",
+        2.5,
+        True,
+        times_the_time("collect/1", "collect/4"),
+    ),
     Target("memory", "laptop", "growth beyond the replay", 0.05, False, lambda section: section["facts"]["growth"]),
     *(
         Target("bayesian", size, "times the time of planet", 1.15, False, times_the_time(OURS, "ours/planet/auto"))

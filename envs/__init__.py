@@ -1,7 +1,7 @@
 """Environments: dm_control, Gymnasium and the user's own, in this process or in processes of their own.
 
 Never imports TensorFlow. Observations are dicts (`image` uint8 [64, 64, 3] and/or `state` float32 [n]), actions
-float32 [A] in [-1, 1].
+float32 [A] in [-1, 1]. Importing it registers dm_control's tasks with Gymnasium, as `bayes_planet/cheetah-run-v0`.
 """
 
 if __name__ == "envs":
@@ -12,6 +12,7 @@ if __name__ == "envs":
 
 from bayes_planet.envs.environments import Environment, make
 from bayes_planet.envs.errors import NoGLError, NonFiniteError, UnknownTaskError, UnsupportedSpaceError, WorkerError
+from bayes_planet.envs.registration import register
 from bayes_planet.envs.tasks import dm_control_tasks
 from bayes_planet.envs.workers import Workers
 
@@ -25,4 +26,7 @@ __all__ = [
     "Workers",
     "dm_control_tasks",
     "make",
+    "register",
 ]
+
+register()

@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import gymnasium
 import numpy as np
 
 from bayes_planet.config import EnvConfig
 from bayes_planet.envs import rendering
-from bayes_planet.envs.tasks import DmControlTask, resolve
-from bayes_planet.envs.wrappers import ActionRepeat, DictObservations, ScaledActions, Velocities
+from bayes_planet.envs.tasks import DmControlTask, ModuleTask, resolve
+from bayes_planet.envs.wrappers import UNLIMITED, ActionRepeat, DictObservations, ScaledActions, Velocities
 
 
 class Environment(DictObservations):
@@ -28,7 +29,7 @@ class Environment(DictObservations):
 
 def make(
     config: EnvConfig,
-    factory: Callable[[], gymnasium.Env] | None = None,
+    factory: Callable[..., Any] | None = None,
     diagnostics: bool = False,
     backend: rendering.Backend | None = None,
 ) -> Environment:
@@ -38,8 +39,8 @@ def make(
 
     Args:
       config: the `env` settings.
-      factory: makes the environment instead of `config.name`: a gymnasium.Env with bounded Box actions, and
-        with render_mode="rgb_array" if images are asked for.
+      factory: makes the environment instead of `config.name`: a gymnasium.Env or a dm_env.Environment with bounded
+        continuous actions. One with an argument `render_mode` gets "rgb_array"; any other is called without arguments.
       diagnostics: add `info["qvel"]`, float64 velocities (dm_control and Gymnasium MuJoCo tasks).
       backend: the GL backend, where it has been found already.
 
@@ -63,12 +64,15 @@ def make(
             task, backend, config.image_size, config.camera, quality, own_limit=config.episode_env_steps == 0
         )
         env: gymnasium.Env = suite_task
+        env.action_space = _with_limits(suite_task.action_space)
         name, own_limit, render = task.name, suite_task.step_limit, suite_task.render
     else:
         from bayes_planet.envs import gymnasium_tasks
 
         if factory is not None:
-            env, name = gymnasium_tasks.from_factory(factory), "the environment of your factory"
+            env, name = gymnasium_tasks.from_factory(factory, config), "the environment of your factory"
+        elif isinstance(task, ModuleTask):
+            env, name = gymnasium_tasks.from_module(task, config), task.name
         else:
             env, name = gymnasium_tasks.from_id(config), config.name
         own_limit = gymnasium_tasks.step_limit(env)
@@ -85,6 +89,12 @@ def make(
         "render_quality": quality,
     }
     return result
+
+
+def _with_limits(space: Any) -> gymnasium.spaces.Box:
+    """The same Box, but [-1, 1] for an actuator without limits, such as those of lqr: its own units."""
+    free = np.abs([space.low, space.high]).max(0) >= UNLIMITED
+    return gymnasium.spaces.Box(np.where(free, -1.0, space.low), np.where(free, 1.0, space.high), dtype=np.float32)
 
 
 def _limit(config: EnvConfig, own_limit: int | None, name: str) -> int:

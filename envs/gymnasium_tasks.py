@@ -1,6 +1,10 @@
-"""Gymnasium environments, by id or from a user's factory: how they are made, limited and drawn."""
+"""Environments by Gymnasium id, from a module or from a user's factory: how they are made, limited and drawn."""
 
+import functools
+import importlib
+import inspect
 import logging
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -10,8 +14,8 @@ import numpy as np
 
 from bayes_planet.config import EnvConfig
 from bayes_planet.envs import rendering
-from bayes_planet.envs.errors import NoGLError, UnsupportedSpaceError
-from bayes_planet.envs.tasks import unknown_task
+from bayes_planet.envs.errors import NoGLError, UnknownTaskError, UnsupportedSpaceError
+from bayes_planet.envs.tasks import ModuleTask, unknown_task
 
 _MUJOCO_MODULE = "gymnasium.envs.mujoco"
 
@@ -45,17 +49,76 @@ def from_id(config: EnvConfig) -> gymnasium.Env:
         raise ImportError(f"{name} needs a package that is not installed: {error}") from error
 
 
-def from_factory(factory: Callable[[], gymnasium.Env]) -> gymnasium.Env:
-    """Calls the user's factory. Raises TypeError for anything that is not a gymnasium.Env."""
-    env = factory()
+def from_factory(factory: Callable[..., Any], config: EnvConfig) -> gymnasium.Env:
+    """Calls the user's factory; one that takes a `render_mode` gets rgb_array.
+
+    Raises:
+      TypeError: it is no factory, or makes neither a gymnasium.Env nor a dm_env.Environment.
+    """
+    if not callable(factory):
+        raise TypeError(
+            f"The environment factory is {factory!r}. Accepted: a class or function that makes the environment, such "
+            "as lambda: MyEnv(difficulty=3)."
+        )
+    env = factory(render_mode="rgb_array") if _takes_render_mode(factory) else factory()
     if "mujoco" in sys.modules:
         _log_mujoco_warnings()
-    if not isinstance(env, gymnasium.Env):
-        raise TypeError(
-            f"The environment factory gave {type(env).__name__}. Accepted: a gymnasium.Env "
-            "(an environment of old gym can be wrapped by shimmy)."
-        )
-    return env
+    if isinstance(env, gymnasium.Env):
+        return env
+    if "dm_env" in sys.modules and isinstance(env, sys.modules["dm_env"].Environment):
+        from bayes_planet.envs.dm_environment import DmEnvironment
+
+        return DmEnvironment(env, config.image_size, config.camera)
+    raise TypeError(
+        f"The environment factory gave {type(env).__name__}. Accepted: a gymnasium.Env or a dm_env.Environment "
+        "(an environment of old gym can be wrapped by shimmy)."
+    )
+
+
+def from_module(task: ModuleTask, config: EnvConfig) -> gymnasium.Env:
+    """Makes the environment that `module:attribute` names: a class, a function, or an id that the module registers.
+
+    The module is looked for in the present folder too, as uvicorn and others do.
+
+    Raises:
+      ImportError: the module cannot be imported.
+      UnknownTaskError: it has no such name.
+    """
+    module = _imported(task.module)
+    try:
+        factory = functools.reduce(getattr, task.attribute.split("."), module)
+    except AttributeError as error:
+        if any(name.rpartition("-v")[0] == task.attribute for name in gymnasium.registry):
+            return from_id(config)
+        makers = sorted(name for name, value in vars(module).items() if callable(value) and not name.startswith("_"))
+        raise UnknownTaskError(
+            f"env.name is {task.name!r}, but {task.module} has no {task.attribute} and registers no such id. Classes "
+            f"and functions there: {', '.join(makers) or 'none'}."
+        ) from error
+    return from_factory(factory, config)
+
+
+def _imported(name: str) -> Any:
+    here = os.getcwd()
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name.partition(".")[0] or here in sys.path:
+            raise
+    sys.path.append(here)
+    importlib.invalidate_caches()
+    return importlib.import_module(name)
+
+
+def _takes_render_mode(factory: Callable[..., Any]) -> bool:
+    """Whether it has an argument `render_mode` that nobody has filled in yet, and draws RGB arrays."""
+    if isinstance(factory, functools.partial) and "render_mode" in factory.keywords:
+        return False
+    try:
+        named = "render_mode" in inspect.signature(factory).parameters
+    except (TypeError, ValueError):  # built in: no signature
+        return False
+    return named and "rgb_array" in getattr(factory, "metadata", {}).get("render_modes", ["rgb_array"])
 
 
 def step_limit(env: gymnasium.Env) -> int | None:
@@ -75,7 +138,8 @@ def renderer(
       UnsupportedSpaceError: the environment gives no RGB frames.
       NoGLError: it is a MuJoCo environment and OpenGL does not work.
     """
-    uses_gl = type(env.unwrapped).__module__.startswith(_MUJOCO_MODULE)
+    gymnasium_mujoco = type(env.unwrapped).__module__.startswith(_MUJOCO_MODULE)
+    uses_gl = gymnasium_mujoco or getattr(env.unwrapped, "uses_gl", False)
     if required and env.render_mode != "rgb_array":
         raise UnsupportedSpaceError(
             f"{name} has render_mode {env.render_mode!r}, so it gives no images. Make it with "
@@ -83,10 +147,11 @@ def renderer(
         )
     if required and uses_gl:
         backend.require()
-    if uses_gl:
-        task: Any = env.unwrapped
+    task: Any = env.unwrapped
+    if gymnasium_mujoco:
         _check_camera(task, config, name)
-        rendering.apply_quality(task.model, quality)
+    if uses_gl:
+        rendering.apply_quality(task.model if gymnasium_mujoco else task.physics.model, quality)
 
     def render() -> np.ndarray:
         if uses_gl:

@@ -1,12 +1,13 @@
 """The parent's end of one environment process: start it, ask it, tell how it failed."""
 
 import contextlib
+import math
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
-import threading
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 import gymnasium
 
 import bayes_planet
+from bayes_planet.envs import starter
 from bayes_planet.envs.errors import NoGLError, NonFiniteError, UnknownTaskError, UnsupportedSpaceError, WorkerError
 
 TYPED = {
@@ -47,14 +49,13 @@ class EnvironmentProcess:
         self._killed = False
         ours, theirs = socket.socketpair()
         with ours, theirs, open(log_file or os.devnull, "ab") as output:
-            self._process = subprocess.Popen(
-                [
-                    sys.executable, "-P", "-m", "bayes_planet.envs.worker", str(theirs.fileno()), str(os.getpid()),
-                    str(int(threading.current_thread() is threading.main_thread())),
-                ],
+            self._process = starter.popen(
+                [sys.executable, "-P", "-m", "bayes_planet.envs.worker", str(theirs.fileno()), str(os.getpid())],
                 pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
                 env=_environment(), process_group=0,  # its own group: Ctrl-C in the terminal is the parent's
             )  # fmt: skip
+            # A process that stops in the middle of an answer would else be waited for without end.
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", math.ceil(timeout), 0))
             self._connection = Connection(ours.detach())
         self._deadline = time.monotonic() + max(timeout, 120.0)
         with contextlib.suppress(OSError):  # it is dead already: `receive` says so
@@ -90,6 +91,8 @@ class EnvironmentProcess:
                 if not self._connection.poll(max(0.0, self._deadline - time.monotonic())):
                     raise self._hung()
                 reply = self._connection.recv()
+            except BlockingIOError as error:
+                raise self._hung() from error
             except (EOFError, OSError) as error:
                 raise self._died() from error
             if reply[1] != self._number:

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 
 from bayes_planet.envs.errors import UnknownTaskError
 
-_PREFIX = re.compile(r"^(dm_control|dmc)[/_-]", re.IGNORECASE)
+_PREFIX = re.compile(r"^(dm_control|dmc|bayes_planet)[/_-]", re.IGNORECASE)
+_IN_MODULE = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_][\w.]*)")  # no id with a version, which has a hyphen
 _VERSION = re.compile(r"-v\d+$")
 _LIST_TASKS = "import json; from dm_control import suite; print(json.dumps(suite.ALL_TASKS))"
 
@@ -36,11 +37,24 @@ class GymnasiumTask:
     name: str
 
 
-def resolve(name: str) -> DmControlTask | GymnasiumTask:
+@dataclasses.dataclass(frozen=True)
+class ModuleTask:
+    """A class or function in a Python module that makes an environment; or an id that the module registers."""
+
+    module: str
+    attribute: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.module}:{self.attribute}"
+
+
+def resolve(name: str) -> DmControlTask | GymnasiumTask | ModuleTask:
     """Finds the task that a name means.
 
     `dm_control/cheetah-run`, `cheetah_run`, `dmc_cheetah_run`, `dm_control/cheetah-run-v0` and
-    `cup_catch` (ball_in_cup) are dm_control tasks; anything else is a Gymnasium id, `module:id` included.
+    `cup_catch` (ball_in_cup) are dm_control tasks; `my_module:MyEnv` is a name in a module, which is not looked at yet;
+    anything else is a Gymnasium id, `module:MyEnv-v0` included.
     Imports dm_control where the name is not a registered Gymnasium id: choose the GL backend before.
 
     Raises:
@@ -48,6 +62,9 @@ def resolve(name: str) -> DmControlTask | GymnasiumTask:
     """
     import gymnasium
 
+    in_module = _IN_MODULE.fullmatch(name)
+    if in_module is not None:
+        return ModuleTask(in_module[1], in_module[2])
     explicit = _PREFIX.match(name) is not None
     if not explicit and (":" in name or name in gymnasium.registry):
         return GymnasiumTask(name)
@@ -68,8 +85,9 @@ def unknown_task(name: str) -> UnknownTaskError:
 
     spellings = {spelling: task.name for spelling, task in _table(suite.ALL_TASKS).items()}
     if not _PREFIX.match(name):
-        spellings.update({_canonical(registered): registered for registered in gymnasium.registry})
-        spellings.update({registered.lower(): registered for registered in gymnasium.registry})
+        identifiers = [registered for registered in gymnasium.registry if not _PREFIX.match(registered)]
+        spellings.update({_canonical(identifier): identifier for identifier in identifiers})
+        spellings.update({identifier.lower(): identifier for identifier in identifiers})
     wanted = _canonical(name)
     same_domain = [shown for spelling, shown in spellings.items() if wanted and spelling.startswith(wanted + "_")]
     close = difflib.get_close_matches(wanted, spellings, n=4, cutoff=0.5)
@@ -79,7 +97,8 @@ def unknown_task(name: str) -> UnknownTaskError:
     return UnknownTaskError(
         f"env.name is {name!r}, which is neither a dm_control task nor a registered Gymnasium id.{hint} "
         "Accepted: dm_control/DOMAIN-TASK (bayes_planet.envs.dm_control_tasks() lists them), a Gymnasium id such as "
-        "Pendulum-v1, or MODULE:ID where importing MODULE registers the id."
+        "Pendulum-v1, MODULE:ID where importing MODULE registers the id, or MODULE:NAME where NAME is a class or "
+        "function in MODULE that makes an environment."
     )
 
 

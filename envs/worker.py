@@ -1,4 +1,4 @@
-"""An environment process: `python -m bayes_planet.envs.worker FD PARENT MAIN_THREAD`. Started by `Workers`.
+"""An environment process: `python -m bayes_planet.envs.worker FD PARENT`. Started by `Workers`.
 
 It reads requests from the socket FD and answers each; it never imports TensorFlow. Messages, pickled:
   in   hello (a dict), then (number, command, argument)
@@ -20,12 +20,13 @@ _PR_SET_PDEATHSIG = 1
 _PARENT_CHECK_SECONDS = 1.0
 
 
-def die_with_parent(parent: int, started_by_main_thread: bool) -> None:
+def die_with_parent(parent: int) -> None:
     """Ends this process soon after `parent` ends, even while the environment hangs.
 
-    Linux kills it at once, but by the death of the *thread* that started it, hence only for the main thread.
+    Linux kills it at once, also if it is stopped; it goes by the *thread* that started it, which must live as long
+    as the parent.
     """
-    if started_by_main_thread and sys.platform == "linux":
+    if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
     def watch() -> None:
@@ -100,9 +101,9 @@ def serve(connection: Connection) -> None:
 def main(arguments: list[str]) -> None:
     import faulthandler
 
-    descriptor, parent, by_main_thread = (int(argument) for argument in arguments)
+    descriptor, parent = (int(argument) for argument in arguments)
     ignore_signals()
-    die_with_parent(parent, bool(by_main_thread))
+    die_with_parent(parent)
     faulthandler.enable()
     serve(Connection(descriptor))
     sys.stdout.flush()

@@ -4,7 +4,7 @@ import dataclasses
 import os
 import sys
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,8 @@ class Workers:
     """`count` equal environments, each in a process that never imports TensorFlow.
 
     A crash there ends no training: the call that meets it raises WorkerError, the other workers stay in step, and
-    `restart(index)` puts a fresh process in place. Not thread-safe: use it from one thread at a time.
+    `restart(index)` puts a fresh process in place. A caller that wants the others' results gives a dict for `faults`.
+    Two threads may use it at a time, with `reset`, `step` and `restart`, if no worker is used by both.
 
     Attributes:
       count: processes.
@@ -99,13 +100,19 @@ class Workers:
         """Workers whose process has ended; `restart` them."""
         return [process.index for process in self._processes if not process.alive]
 
-    def reset(self, seeds: Sequence[int | None], indices: Sequence[int] | None = None) -> Observations:
+    def reset(
+        self,
+        seeds: Sequence[int | None],
+        indices: Sequence[int] | None = None,
+        faults: dict[int, WorkerError] | None = None,
+    ) -> Observations:
         """Starts an episode in each chosen worker.
 
         Args:
           seeds: one for each chosen worker, 0 to 2**32 - 1. It alone decides the episode. None: go on with
             that environment's own stream.
           indices: which workers; None: all.
+          faults: as in `step`.
 
         Returns:
           Observations, [n, ...] each, in the order of `indices`.
@@ -117,19 +124,24 @@ class Workers:
         checked = [_checked_seed(seed) for seed in seeds]
         for index, seed in zip(chosen, checked, strict=True):
             self._processes[index].send("reset", seed)
-        answers = self._collect(chosen)
-        for index, (_, info) in zip(chosen, answers, strict=True):
+        answers = self._collect(chosen, faults)
+        for index, (_, info) in answers.items():
             self.infos[index] = info
-        return _stack([observation for observation, _ in answers])
+        return _stack([observation for observation, _ in answers.values()])
 
     def step(
-        self, actions: np.ndarray, indices: Sequence[int] | None = None
+        self,
+        actions: np.ndarray,
+        indices: Sequence[int] | None = None,
+        faults: dict[int, WorkerError] | None = None,
     ) -> tuple[Observations, np.ndarray, np.ndarray, np.ndarray]:
         """One agent step in each chosen worker, side by side.
 
         Args:
           actions: [n, A], numbers in [-1, 1]; what lies outside is clipped.
           indices: which workers; None: all.
+          faults: where given, a worker that died, hung or failed raises nothing: its WorkerError is put here under
+            its index, and the results have no row for it (n is smaller, possibly 0).
 
         Returns:
           Observations, [n, ...] each; reward float32 [n], summed over the action repeat; terminated bool [n];
@@ -140,35 +152,49 @@ class Workers:
           WorkerError: a process died, hung or failed. Its `index` says which; the others have made their step.
           NonFiniteError: a task gave a reward or state that is not finite.
         """
-        self.send_step(actions, indices)
-        return self.receive_step()
+        return self._results(self._send_actions(actions, indices), faults)
 
     def send_step(self, actions: np.ndarray, indices: Sequence[int] | None = None) -> None:
         """The first half of `step`: lets the environments work while the caller does something else."""
+        self._stepping = self._send_actions(actions, indices)
+
+    def _send_actions(self, actions: np.ndarray, indices: Sequence[int] | None) -> list[int]:
         chosen = self._choose(indices)
         check_actions(actions, (len(chosen), *self.action_space.shape))
         rows = np.asarray(actions, np.float32)
         for row, index in enumerate(chosen):
             self._processes[index].send("step", rows[row])
-        self._stepping = chosen
+        return chosen
 
-    def receive_step(self) -> tuple[Observations, np.ndarray, np.ndarray, np.ndarray]:
+    def receive_step(
+        self, faults: dict[int, WorkerError] | None = None
+    ) -> tuple[Observations, np.ndarray, np.ndarray, np.ndarray]:
         """The second half of `step`."""
         if self._stepping is None:
             raise RuntimeError("receive_step has no step to wait for: call send_step first.")
         chosen, self._stepping = self._stepping, None
-        answers = self._collect(chosen)
-        for index, answer in zip(chosen, answers, strict=True):
+        return self._results(chosen, faults)
+
+    def _results(
+        self, chosen: Sequence[int], faults: dict[int, WorkerError] | None
+    ) -> tuple[Observations, np.ndarray, np.ndarray, np.ndarray]:
+        answers = self._collect(chosen, faults)
+        for index, answer in answers.items():
             self.infos[index] = answer[4]
-        observations, rewards, terminated, truncated = zip(*(answer[:4] for answer in answers), strict=True)
-        return _stack(observations), np.array(rewards, np.float32), np.array(terminated), np.array(truncated)
+        observations, rewards, terminated, truncated = ([answer[k] for answer in answers.values()] for k in range(4))
+        return (
+            _stack(observations),
+            np.array(rewards, np.float32),
+            np.array(terminated, bool),
+            np.array(truncated, bool),
+        )
 
     def render(self, indices: Sequence[int] | None = None) -> np.ndarray:
         """The present images, uint8 [n, S, S, 3], whatever the observations are. Raises NoGLError without GL."""
         chosen = self._choose(indices)
         for index in chosen:
             self._processes[index].send("render", None)
-        return np.stack(self._collect(chosen))
+        return np.stack(list(self._collect(chosen).values()))
 
     def restart(self, index: int) -> None:
         """Ends a worker, whatever state it is in, and starts a fresh one in its place; reset it before stepping."""
@@ -202,14 +228,18 @@ class Workers:
             raise ValueError(f"The worker indices are {chosen}. Accepted: different ones of 0 to {self.count - 1}.")
         return chosen
 
-    def _collect(self, indices: Sequence[int]) -> list[Any]:
-        """All answers; waits for every worker before it raises the first error, so that none falls out of step."""
-        answers, errors = [], []
+    def _collect(self, indices: Iterable[int], faults: dict[int, WorkerError] | None = None) -> dict[int, Any]:
+        """Answers by worker; waits for every one before it raises the first error, so that none falls out of step."""
+        answers: dict[int, Any] = {}
+        errors: list[Exception] = []
         for index in indices:
             try:
-                answers.append(self._processes[index].receive())
+                answers[index] = self._processes[index].receive()
             except Exception as error:
-                errors.append(error)
+                if faults is not None and isinstance(error, WorkerError):
+                    faults[index] = error
+                else:
+                    errors.append(error)
         if errors:
             raise errors[0]
         return answers
@@ -223,7 +253,8 @@ def _checked_seed(seed: int | None) -> int | None:
 
 
 def _stack(observations: Sequence[Observations]) -> Observations:
-    return {key: np.stack([observation[key] for observation in observations]) for key in observations[0]}
+    names = observations[0] if observations else ()
+    return {name: np.stack([observation[name] for observation in observations]) for name in names}
 
 
 def _pickled(factory: Callable[[], gymnasium.Env]) -> bytes:

@@ -13,6 +13,8 @@ import numpy as np
 
 from bayes_planet.envs.errors import NonFiniteError, UnsupportedSpaceError
 
+UNLIMITED = 1e10  # MuJoCo's mjMAXVAL, which dm_control gives for an actuator without limits
+
 
 class ScaledActions(gymnasium.Wrapper):
     """Maps float32 actions [A] in [-1, 1] onto the task's bounds, and clips what lies outside.
@@ -30,7 +32,7 @@ class ScaledActions(gymnasium.Wrapper):
                 f"The action space of {name} is {space}: the planner needs continuous actions. {accepted}; "
                 "choose a continuous variant of the task, or wrap it in one."
             )
-        if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+        if not (np.abs([space.low, space.high]) < UNLIMITED).all():
             raise UnsupportedSpaceError(
                 f"The action space of {name} is {space}, which is not bounded, so [-1, 1] cannot be mapped onto it. "
                 f"{accepted}; wrap the environment in gymnasium.wrappers.RescaleAction or give the Box finite bounds."
@@ -125,9 +127,13 @@ class DictObservations(gymnasium.Wrapper):
         self.observation_space = gymnasium.spaces.Dict(spaces)
 
     def _state_size(self) -> int:
-        if isinstance(self._inner, gymnasium.spaces.Box) and len(self._inner.shape) > 2:
+        images = [place for place, space in _leaves(self._inner) if len(space.shape or ()) > 2]
+        if images:
+            inside = f", in {', '.join(images)}" if images != [""] else ""
             raise UnsupportedSpaceError(
-                f"{self._name} observes images, {self._inner}, and no state vector. Set env.observations=pixels."
+                f"{self._name} observes images{inside}: {self._inner}. They are no state vector. Set "
+                "env.observations=pixels, which uses the frames of render(), or leave them out with "
+                "gymnasium.wrappers.FilterObservation."
             )
         try:
             return gymnasium.spaces.flatdim(self._inner)
@@ -138,12 +144,27 @@ class DictObservations(gymnasium.Wrapper):
                 "or set env.observations=pixels."
             ) from error
 
+    def _flat(self, observation: Any) -> np.ndarray:
+        expected = self.observation_space["state"].shape  # type: ignore[index]
+        try:
+            state = np.asarray(gymnasium.spaces.flatten(self._inner, observation), np.float32)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise UnsupportedSpaceError(
+                f"{self._name} gave an observation that does not fit its space {self._inner}: {error!r}."
+            ) from error
+        if state.shape != expected:
+            raise UnsupportedSpaceError(
+                f"{self._name} gave an observation of {state.size} numbers, but its space {self._inner} has "
+                f"{expected[0]}."
+            )
+        return state
+
     def _convert(self, observation: Any) -> dict[str, np.ndarray]:
         converted = {}
         if self._shows_image:
             converted["image"] = self._render()
         if self._shows_state:
-            state = np.asarray(gymnasium.spaces.flatten(self._inner, observation), np.float32)
+            state = self._flat(observation)
             if not np.isfinite(state).all():
                 where = np.flatnonzero(~np.isfinite(state))[:5].tolist()
                 raise NonFiniteError(f"{self._name} gave a state that is not finite, at positions {where}.")
@@ -162,6 +183,18 @@ class DictObservations(gymnasium.Wrapper):
     def render(self) -> np.ndarray:
         """The present image, uint8 [S, S, 3], whatever the observations are."""
         return self._render()
+
+
+def _leaves(space: gymnasium.Space, place: str = "") -> list[tuple[str, gymnasium.Space]]:
+    """The spaces inside Dict and Tuple spaces, each with its place, such as 'arm.0'; a lone space has ''."""
+    parts: list[tuple[str | int, gymnasium.Space]]
+    if isinstance(space, gymnasium.spaces.Dict):
+        parts = [*space.spaces.items()]
+    elif isinstance(space, gymnasium.spaces.Tuple):
+        parts = [*enumerate(space.spaces)]
+    else:
+        return [(place, space)]
+    return [leaf for key, part in parts for leaf in _leaves(part, f"{place}.{key}".lstrip("."))]
 
 
 class Velocities(gymnasium.Wrapper):

@@ -65,6 +65,13 @@ def test_tasks_have_the_papers_action_repeat_and_set_nothing_else(name, task, re
     assert set(changed(name)) <= {"env.name", "env.action_repeat"}
 
 
+def test_pendulum_is_gymnasiums_and_state_fits_its_episodes():
+    loaded = presets.load(["pendulum", "state"])
+    assert (loaded.env.name, loaded.env.observations, loaded.env.action_repeat) == ("Pendulum-v1", "state", 2)
+    assert (loaded.loss.state_scale, loaded.loss.free_nats, loaded.train.sequence_length) == (1000.0, 0.0, 32)
+    assert presets.load(["state", "pendulum"]) == loaded
+
+
 @pytest.mark.parametrize("name", presets.list_presets())
 def test_an_episode_is_long_enough_for_a_sequence_and_an_open_loop_prediction(name):
     for task in ("cartpole_swingup", "walker_walk"):

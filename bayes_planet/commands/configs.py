@@ -7,11 +7,20 @@ from rich.console import Console
 from rich.table import Table
 
 from bayes_planet import presets
-from bayes_planet.commands.errors import user_errors
+from bayes_planet.commands.errors import UserError, user_errors
+from bayes_planet.commands.reference import reference
 
 
-def configs(names: Sequence[str]) -> int:
-    """Lists the presets, or prints the configuration that `names` (presets, files, key=value) give as YAML."""
+def configs(names: Sequence[str], all_settings: bool = False) -> int:
+    """Lists the presets, or prints the configuration that `names` (presets, files, key=value) give as YAML.
+
+    With `all_settings`, prints the reference of settings and presets instead.
+    """
+    if all_settings:
+        if names:
+            raise UserError(f"--reference is about every preset, but {names[0]!r} was given. Leave one of them out.")
+        print(reference(), end="")
+        return 0
     if not names:
         table = Table("preset", "what it is for", box=None)
         for name, description in presets.list_presets().items():

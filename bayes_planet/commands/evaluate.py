@@ -77,29 +77,22 @@ def restored(config: Config, run: Path, environments: Workers) -> "Parts":
 
 def _evaluate(options: argparse.Namespace, config: Config, environments: Workers) -> dict:
     from bayes_planet.evaluation.live import open_loop_monitor
-    from bayes_planet.evaluation.score import evaluate as score_policy
     from bayes_planet.report.video import save_video
-    from bayes_planet.training.policies import ActorPolicy
-    from bayes_planet.training.seeds import Stream, environment_seed, seed_words
+    from bayes_planet.training.scoring import FINAL, final_score
+    from bayes_planet.training.seeds import Stream, seed_words
 
     parts = restored(config, options.run, environments)
     learner = parts.learner
 
-    # A stream of their own keeps these seeds apart from those of the evaluations during training.
     seed = dataclasses.replace(config, seed=options.seed).seed
-    stream = Stream.EVALUATION_ENVIRONMENT
-    seeds = [environment_seed(seed, stream, 2**31, index) for index in range(options.episodes)]
-    score = score_policy(
-        environments, lambda number: ActorPolicy(parts.actor, seed, Stream.EVALUATION_ACTOR, 2**31, number), seeds
-    )
-    metrics = score.metrics()
+    score = final_score(parts.actor, seed, environments, options.episodes)
     result = {
         "run": str(options.run),
         "updates": int(learner.updates.numpy()),
         "returns": list(score.returns),
-        "mean": metrics["eval/return_mean"],
-        "median": metrics["eval/return_median"],
-        "stddev": metrics["eval/return_stddev"],
+        "mean": score.mean,
+        "median": score.median,
+        "stddev": score.stddev,
     }
     images = "image" in learner.world_model.observation_shapes
     if (options.video is not None or options.open_loop is not None) and not images:
@@ -108,7 +101,7 @@ def _evaluate(options: argparse.Namespace, config: Config, environments: Workers
         result["video"] = str(save_video(options.video, score.episodes[0]["image"], fps=25, scale=4))
     if options.open_loop is not None:
         evaluation = config.evaluation
-        key = seed_words(seed, Stream.OPEN_LOOP, 2**31)
+        key = seed_words(seed, Stream.OPEN_LOOP, FINAL)
         live = open_loop_monitor(
             learner.world_model,
             score.episodes,

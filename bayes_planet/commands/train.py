@@ -57,10 +57,11 @@ def _train(
     process: Process,
 ) -> int:
     # TensorFlow is imported here: after the output is diverted, and after bad input has been refused.
-    from bayes_planet.commands.display import Display, print_summary
+    from bayes_planet.commands.display import print_summary
     from bayes_planet.training.build import build
     from bayes_planet.training.checkpoints import CheckpointError
     from bayes_planet.training.devices import DeviceError, make_strategy, prepare_devices
+    from bayes_planet.training.display import Display
     from bayes_planet.training.follower import Follower
     from bayes_planet.training.trainer import Events, Interrupted, Trainer, TrainingDivergedError
 
@@ -74,23 +75,13 @@ def _train(
         )
     parts = build(config, environments.observation_space, environments.action_space, distribution)
     display = Display(console, config.train.episodes)
-
-    def evaluation_environments() -> Workers:
-        count = min(config.evaluation.workers, config.evaluation.episodes)
-        return Workers(config.env, count, directory.logs / "evaluation_workers.log")
-
-    trainer = (Trainer if process.chief else Follower)(
+    trainer = (Trainer if process.chief else Follower).from_parts(
         config,
         directory,
-        parts.learner,
-        parts.actor,
+        parts,
         environments,
-        evaluation_environments,
-        environments.action_space.shape[0],
         should_stop=lambda: interruption.requested,
         events=Events(display.progress, display.row, display.note),
-        acting=parts.acting,
-        snapshot=parts.snapshot,
     )
     try:
         with user_errors(CheckpointError):

@@ -56,7 +56,7 @@ def open_loop_monitor(
     point = predict_open_loop(world_model, batch, context_steps, seed)
     values = point.metrics()
     for key in point.true:
-        error, _ = repeat_last(batch, context_steps, key)
+        error, _ = repeat_last(batch, context_steps, key, world_model.normaliser)
         values[f"open_loop/{key}_error_of_repeating"] = float(error[:, context_steps:].mean())
     videos = {}
     images = "image" in point.true

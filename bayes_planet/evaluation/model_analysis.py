@@ -17,7 +17,7 @@ from bayes_planet.evaluation.probe import VelocityProbe, probe_velocities
 from bayes_planet.evaluation.uncertainty import error_correlation
 from bayes_planet.replay.rollout import Episode
 from bayes_planet.report.open_loop_video import to_frames
-from bayes_planet.world_model import WorldModel
+from bayes_planet.world_model import StateNormaliser, WorldModel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +103,7 @@ def analyse_model(
     }
     on_part("open-loop prediction")
     predictions = {name: predict_distribution(model, few, *draws) for name, model in models.items()}
-    numbers["open_loop"] = _open_loop(predictions, few, arrays)
+    numbers["open_loop"] = _open_loop(predictions, few, arrays, world_model.normaliser)
     _keep_frames(predictions, few, settings.shown, arrays)
     on_part("calibration")
     numbers["calibration"], numbers["correlation"] = {}, {}
@@ -132,7 +132,10 @@ def analyse_model(
 
 
 def _open_loop(
-    predictions: dict[str, Predictive], batch: dict[str, np.ndarray], arrays: dict[str, np.ndarray]
+    predictions: dict[str, Predictive],
+    batch: dict[str, np.ndarray],
+    arrays: dict[str, np.ndarray],
+    normaliser: StateNormaliser | None,
 ) -> dict[str, Any]:
     """By what is predicted: means over sequences and predicted steps, of the model and each baseline."""
     model = predictions["model"]
@@ -148,7 +151,7 @@ def _open_loop(
                 columns[part] = prediction.variance(key, part)
             table[name] = _noted(columns, f"{name}/{key}", context, arrays)
         if key != "latent":
-            error, likelihood = repeat_last(batch, context, key)
+            error, likelihood = repeat_last(batch, context, key, normaliser)
             columns = {"squared_error": error, "log_likelihood": likelihood}
             table["repeat"] = _noted(columns, f"repeat/{key}", context, arrays)
         found[key] = table

@@ -18,15 +18,19 @@ class OpenLoop:
     Attributes:
       context_steps: steps whose observation the model saw; their "prediction" is a reconstruction.
       true, predicted: 'image' uint8 [B, T, 64, 64, 3] and/or 'state' float32 [B, T, n], and 'reward' [B, T].
+      state_stddev: float32 [n], what one unit of the model's state is (`model.normalise_states`); None: 1.
     """
 
     context_steps: int
     true: dict[str, np.ndarray]
     predicted: dict[str, np.ndarray]
+    state_stddev: np.ndarray | None = None
 
     def error(self, key: str) -> np.ndarray:
-        """Mean squared error by time step, [T]; images on the scale of the model (one unit is black to white)."""
-        scale = 255.0 if key == "image" else 1.0
+        """Mean squared error by time step, [T], on the scale of the model: an image's unit is black to white."""
+        scale: float | np.ndarray = 255.0 if key == "image" else 1.0
+        if key == "state" and self.state_stddev is not None:
+            scale = self.state_stddev
         difference = (self.true[key].astype(np.float64) - self.predicted[key].astype(np.float64)) / scale
         squared = np.square(difference)
         return squared.reshape(*squared.shape[:2], -1).mean((0, 2))
@@ -77,7 +81,8 @@ def predict_open_loop(
         )
     predicted = _predict(world_model, batch, context_steps, tf.convert_to_tensor(seed), weights)
     true = {key: np.asarray(batch[key]) for key in (*world_model.observation_shapes, "reward")}
-    return OpenLoop(context_steps, true, {key: value.numpy() for key, value in predicted.items()})
+    stddev = None if world_model.normaliser is None else world_model.normaliser.stddev.numpy()
+    return OpenLoop(context_steps, true, {key: value.numpy() for key, value in predicted.items()}, stddev)
 
 
 @tf.function(autograph=False)

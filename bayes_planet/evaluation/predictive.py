@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 
 from bayes_planet import bayesian_layers
 from bayes_planet.evaluation.uncertainty import CrossedTable, VarianceParts
-from bayes_planet.world_model import State, WorldModel
+from bayes_planet.world_model import State, StateNormaliser, WorldModel
 
 CHUNK, CHUNK_WITHOUT_IMAGES = 4, 16  # sequences predicted at a time; a weight draw makes K videos of each
 
@@ -19,7 +19,7 @@ CHUNK, CHUNK_WITHOUT_IMAGES = 4, 16  # sequences predicted at a time; a weight d
 class Predictive:
     """What a model says of B sequences of T = context + prediction steps, over S weight draws and K state draws.
 
-    Images are on the model's scale: one unit is black to white.
+    All is on the model's scale: one unit of an image is black to white, one of a normalised state its stddev.
 
     Attributes:
       context_steps: steps whose observation the model saw; their prediction is a reconstruction.
@@ -116,18 +116,25 @@ def predict_distribution(
     return _concatenated(parts)
 
 
-def model_scale(key: str, value: np.ndarray) -> np.ndarray:
-    """Observations as the model predicts them, float32; images uint8 -> [-0.5, 0.5], the middle of their level."""
+def model_scale(key: str, value: np.ndarray, normaliser: StateNormaliser | None = None) -> np.ndarray:
+    """Observations as the model predicts them, float32.
+
+    Images uint8 -> [-0.5, 0.5], the middle of their level; states by the model's normaliser.
+    """
+    if key == "state" and normaliser is not None:
+        return normaliser.normalise(value).numpy()
     return (value.astype(np.float32) + 0.5) / 256.0 - 0.5 if key == "image" else value.astype(np.float32)
 
 
-def repeat_last(batch: Mapping[str, np.ndarray], context_steps: int, key: str) -> tuple[np.ndarray, np.ndarray]:
-    """The baseline that repeats the last observation (or reward) it saw.
+def repeat_last(
+    batch: Mapping[str, np.ndarray], context_steps: int, key: str, normaliser: StateNormaliser | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The baseline that repeats the last observation (or reward) it saw, on the scale of the model of `normaliser`.
 
     Returns:
       (squared error, log-likelihood under unit variance) [B, T], as of `Predictive`; 0 error within the context.
     """
-    true = model_scale(key, batch[key])
+    true = model_scale(key, batch[key], normaliser)
     predicted = true.copy()
     predicted[:, context_steps:] = true[:, context_steps - 1 : context_steps]
     squares = np.square(true - predicted)
@@ -145,7 +152,7 @@ def _predict_chunk(
 ) -> Predictive:
     draws, noises = samples
     keys = [key for key in model.observation_shapes if images or key != "image"]
-    true = {key: model_scale(key, np.asarray(batch[key])) for key in (*keys, "reward")}
+    true = {key: model_scale(key, np.asarray(batch[key]), model.normaliser) for key in (*keys, "reward")}
     inputs = {key: tf.convert_to_tensor(batch[key]) for key in (*model.observation_shapes, "action")}
     true["latent"] = _filtered(model, inputs, seed).numpy()
     tables = {key: CrossedTable() for key in true}
@@ -204,7 +211,7 @@ def _imagined(
     features = tf.concat([posterior.features, imagined.features], 1)
     predicted = {"reward": model.reward(features)}
     if keys:
-        decoded = model.decode(features)
+        decoded = model.decode(features, normalised=True)
         predicted.update({key: decoded[key] for key in keys})
     predicted["latent"] = tf.concat([posterior.mean, imagined.mean], 1)
     predicted["latent_stddev"] = tf.concat([posterior.stddev, imagined.stddev], 1)

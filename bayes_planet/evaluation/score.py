@@ -15,13 +15,26 @@ class Score:
     returns: tuple[float, ...]
     episodes: tuple[Episode, ...]
 
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.returns))
+
+    @property
+    def median(self) -> float:
+        return float(np.median(self.returns))
+
+    @property
+    def stddev(self) -> float:
+        """Of the episodes, not of their mean."""
+        return float(np.std(self.returns))
+
     def metrics(self) -> dict[str, float]:
         """Mean, median, spread and count, named for metrics.jsonl."""
         returns = np.asarray(self.returns)
         return {
-            "eval/return_mean": float(np.mean(returns)),
-            "eval/return_median": float(np.median(returns)),
-            "eval/return_stddev": float(np.std(returns)),
+            "eval/return_mean": self.mean,
+            "eval/return_median": self.median,
+            "eval/return_stddev": self.stddev,
             "eval/return_min": float(np.min(returns)),
             "eval/return_max": float(np.max(returns)),
             "eval/episodes": len(returns),

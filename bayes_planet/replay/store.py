@@ -1,6 +1,7 @@
 """The episodes of a run: one file each, the recently used ones in memory, batches of sequences out of them."""
 
 import collections
+import contextlib
 import threading
 import warnings
 import zipfile
@@ -230,22 +231,24 @@ class EpisodeStore:
             New arrays [B, L, ...] by the names of the episode's, and `mask` bool [B, L].
 
         Raises:
-            ValueError: there are no episodes, or none has `length` rows.
+            ValueError: there are no episodes; or none has `length` rows, though the longest was not ended by its task
+                (so no longer one will come).
         """
         if batch_size < 1 or length < 1:
             raise ValueError(f"batch_size is {batch_size!r} and length {length!r}. Accepted: 1 or more each.")
         with self._lock:
             while True:
-                self._check_enough(length)
-                indices = np.fromiter(self._rows.keys(), np.int64)
-                rows = np.fromiter(self._rows.values(), np.int64)
-                random = np.random.default_rng(np.random.SeedSequence(seed))
-                drawn = random.integers(0, len(indices), size=batch_size)
-                starts = random.integers(0, np.maximum(rows[drawn] - length, 0) + 1)
-                try:
-                    return self._gather(indices[drawn], starts, length)
-                except CorruptEpisodeError:
-                    continue  # it is no longer in the store: draw again out of the others
+                with contextlib.suppress(CorruptEpisodeError):  # it is no longer in the store: draw out of the others
+                    return self._draw(batch_size, length, seed)
+
+    def _draw(self, batch_size: int, length: int, seed: tuple[int, ...]) -> dict[str, np.ndarray]:
+        self._check_enough(length)
+        indices = np.fromiter(self._rows.keys(), np.int64)
+        rows = np.fromiter(self._rows.values(), np.int64)
+        random = np.random.default_rng(np.random.SeedSequence(seed))
+        drawn = random.integers(0, len(indices), size=batch_size)
+        starts = random.integers(0, np.maximum(rows[drawn] - length, 0) + 1)
+        return self._gather(indices[drawn], starts, length)
 
     def _check_enough(self, length: int) -> None:
         if not self._rows:
@@ -255,6 +258,8 @@ class EpisodeStore:
             )
         if self.longest < length:
             index = max(self._rows, key=lambda each: self._rows[each])
+            if self.load(index)["is_terminal"][-1]:
+                return  # the task ended it early; an agent that has learnt may get further
             raise ValueError(
                 f"A sequence of {length} rows was asked for, but the longest episode, {self.path(index).name}, has "
                 f"{self.longest}. Set train.sequence_length to {self.longest} or less, or make the episodes longer."

@@ -1,21 +1,23 @@
 """Collects training episodes: between the updates, or in a thread of its own while they run."""
 
 import dataclasses
+import functools
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import TypeVar
+
+import numpy as np
 
 from bayes_planet.config import Config
-from bayes_planet.envs import WorkerError
 from bayes_planet.planning import Actor
-from bayes_planet.replay.rollout import Environments, Episode, rollout
+from bayes_planet.replay.rollout import Environments, Episode
+from bayes_planet.training.faults import FaultTolerantRollouts, Result
+from bayes_planet.training.groups import Group, side_by_side
 from bayes_planet.training.policies import ActorPolicy, RandomPolicy
 from bayes_planet.training.seeds import Stream, environment_seed
 
-WORKER_FAULTS = 3
-Result = TypeVar("Result")
+CPU_GROUPS = 2
 
 
 class AbandonedError(Exception):
@@ -40,9 +42,6 @@ class Collector:
       actor: decides after the seed episodes.
       action_size: A.
       note: told of environments that had to be started anew.
-
-    Attributes:
-      worker_faults: how often that was.
     """
 
     def __init__(
@@ -57,11 +56,29 @@ class Collector:
         self._environments = environments
         self._actor = actor
         self._action_size = action_size
-        self._note = note
+        self._rollouts = FaultTolerantRollouts(note)
         self._threads = ThreadPoolExecutor(1, "collector")
         self._pending: tuple[list[int], Future[Collected]] | None = None
         self._abandoned = threading.Event()
-        self.worker_faults = 0
+
+    @property
+    def worker_faults(self) -> int:
+        """Environment processes that died, hung or failed and were replaced."""
+        return self._rollouts.worker_faults
+
+    @property
+    def dropped_episodes(self) -> int:
+        """Episodes that were begun, lost with one of them, and run again."""
+        return self._rollouts.dropped_episodes
+
+    @property
+    def groups(self) -> int:
+        """How many groups the environments go in.
+
+        Two on a processor: one core plans for a group while the other simulates and renders, or plans, for the other
+        group. One on an accelerator, which plans for many at the price of one.
+        """
+        return 1 if self._actor.compile else CPU_GROUPS
 
     @property
     def steps(self) -> int:
@@ -78,15 +95,16 @@ class Collector:
 
     def start(self, indices: list[int]) -> None:
         """Begins to collect in a thread; `collect` of the same indices waits for it."""
-        self._pending = indices, self._threads.submit(self._run, indices, self._raise_if_abandoned)
+        check = self._raise_if_abandoned
+        self._pending = indices, self._threads.submit(self._run, indices, check, check)
 
     def collect(
         self, indices: list[int], before_step: Callable[[], None], while_waiting: Callable[[], None] = lambda: None
     ) -> Collected:
         """One episode for each index, begun by `start` or now.
 
-        `before_step` is called before every decision, `while_waiting` often while the thread is still at it; both
-        may raise to end it.
+        `before_step` is called before every decision (with several groups of environments, of the first one),
+        `while_waiting` often while a thread is still at it; both are called in this thread and may raise to end it.
         """
         if self._pending is not None and self._pending[0] == indices:
             future = self._pending[1]
@@ -95,7 +113,7 @@ class Collector:
             self._pending = None
             return future.result()
         self.abandon()
-        return self._run(indices, before_step)
+        return self._run(indices, before_step, while_waiting)
 
     def abandon(self) -> None:
         """Ends what `start` began; at most one step later it is over."""
@@ -114,23 +132,36 @@ class Collector:
         if self._abandoned.is_set():
             raise AbandonedError
 
-    def _run(self, indices: list[int], before_step: Callable[[], None]) -> Collected:
-        config = self._config
-        seeds = [environment_seed(config.seed, Stream.TRAIN_ENVIRONMENT, index) for index in indices]
+    def _run(self, indices: list[int], before_step: Callable[[], None], while_waiting: Callable[[], None]) -> Collected:
+        start = time.perf_counter()
+        groups = [list(group) for group in np.array_split(indices, min(self.groups, len(indices)))]
+        places = np.cumsum([0, *map(len, groups)]).tolist()
+        works = [
+            functools.partial(self._run_group, Group(self._environments, place, len(group)), group)
+            for place, group in zip(places, groups, strict=False)
+        ]
+        results = side_by_side(works, before_step, while_waiting)
+        episodes = [episode for group, _ in results for episode in group]
+        steps = sum(len(episode["reward"]) - 1 for episode in episodes) * self._config.env.action_repeat
+        speed = {"speed/env_steps_per_second": steps / (time.perf_counter() - start)}
+        milliseconds = [policy.milliseconds_per_plan for _, policy in results if isinstance(policy, ActorPolicy)]
+        known = [value for value in milliseconds if value is not None]
+        if known:
+            speed["speed/milliseconds_per_plan"] = sum(known) / len(known)
+        return Collected(indices, episodes, speed)
+
+    def _run_group(
+        self, environments: Group, indices: Sequence[int], before_step: Callable[[], None]
+    ) -> tuple[list[Episode], RandomPolicy | ActorPolicy]:
+        """The episodes of a group and the policy of its last try. They depend on their own group alone."""
+        seeds = [environment_seed(self._config.seed, Stream.TRAIN_ENVIRONMENT, int(index)) for index in indices]
         policies: list[RandomPolicy | ActorPolicy] = []
 
         def policy() -> RandomPolicy | ActorPolicy:
-            policies.append(self._policy(indices[0], before_step))
+            policies.append(self._policy(int(indices[0]), before_step))
             return policies[-1]
 
-        start = time.perf_counter()
-        episodes = self.surviving_faults(self._environments, lambda: rollout(self._environments, policy(), seeds))
-        steps = sum(len(episode["reward"]) - 1 for episode in episodes) * config.env.action_repeat
-        speed = {"speed/env_steps_per_second": steps / (time.perf_counter() - start)}
-        milliseconds = getattr(policies[-1], "milliseconds_per_plan", None)
-        if milliseconds is not None:
-            speed["speed/milliseconds_per_plan"] = milliseconds
-        return Collected(indices, episodes, speed)
+        return self._rollouts(environments, policy, seeds), policies[-1]
 
     def _policy(self, index: int, before_step: Callable[[], None]) -> RandomPolicy | ActorPolicy:
         config = self._config
@@ -140,17 +171,5 @@ class Collector:
         return ActorPolicy(self._actor, config.seed, Stream.TRAIN_ACTOR, index, noise=noise, before_step=before_step)
 
     def surviving_faults(self, environments: Environments, work: Callable[[], Result]) -> Result:
-        """Does `work`, again from its start where an environment process died or hung; gives up after three faults.
-
-        Seeds are functions of counters, so the second try is what the first would have been.
-        """
-        for _ in range(WORKER_FAULTS):
-            try:
-                return work()
-            except WorkerError as error:
-                self.worker_faults += 1
-                first = str(error).splitlines()[0]
-                self._note(f"An environment process failed and is started anew, its episode is dropped: {first}")
-                for index in {error.index, *environments.broken}:
-                    environments.restart(index)
-        return work()
+        """Does `work` in other environments, again from its start where one of them failed."""
+        return self._rollouts.again(environments, work)

@@ -24,5 +24,5 @@ class Follower(Trainer):
     def _evaluate(self) -> None:
         self._evaluated_at = self.counters.episodes
 
-    def _save(self) -> None:
+    def save(self) -> None:
         pass

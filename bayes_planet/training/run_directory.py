@@ -9,10 +9,13 @@ import time
 from pathlib import Path
 from typing import IO
 
+import gymnasium
+
 import bayes_planet
 from bayes_planet import presets
 from bayes_planet.config import Config
 from bayes_planet.replay.files import write_atomically
+from bayes_planet.training import spaces
 
 # Settings that may change between two starts of one run, since they do not change what was learned so far.
 CHANGEABLE = (
@@ -48,12 +51,18 @@ class RunDirectoryError(ValueError):
 
 
 class RunDirectory:
-    """Paths of a run: config.yaml, metrics.jsonl, tensorboard/, episodes/, checkpoints/, videos/, logs/."""
+    """Paths of a run: config.yaml, spaces.json, metrics.jsonl, tensorboard/, episodes/, checkpoints/, videos/, logs/.
+
+    A model saved by `bayes_planet.BayesPlanet` is such a folder too: config.yaml, spaces.json, checkpoints/, and
+    model.json, which tells it from a run.
+    """
 
     def __init__(self, path: Path | str):
         self.path = Path(path)
         self.config_file = self.path / "config.yaml"
         self.metrics_file = self.path / "metrics.jsonl"
+        self.spaces_file = self.path / "spaces.json"
+        self.model_file = self.path / "model.json"
         self.episodes = self.path / "episodes"
         self.checkpoints = self.path / "checkpoints"
         self.videos = self.path / "videos"
@@ -89,6 +98,11 @@ class RunDirectory:
         """
         if self.path.exists() and not self.path.is_dir():
             raise RunDirectoryError(f"--logdir is {self.path}, a file. Accepted: a folder, or a name that is free.")
+        if self.model_file.exists():
+            raise RunDirectoryError(
+                f"{self.path} holds a saved model, not a run: it has no episodes to go on with. Give another --logdir. "
+                "In Python, BayesPlanet.load(path, logdir=...) starts a run from its weights."
+            )
         self.logs.mkdir(parents=True, exist_ok=True)
         self.lock()
         try:
@@ -108,6 +122,15 @@ class RunDirectory:
                 f"{self.path} holds no run: there is no config.yaml in it. Give the --logdir of a training run."
             )
         return presets.read(self.config_file)
+
+    def save_spaces(self, observation_space: gymnasium.spaces.Dict, action_space: gymnasium.spaces.Box) -> None:
+        """Writes what the agent sees and does, so that it can be loaded without its environment. The chief alone."""
+        if self._lock is not None:
+            write_atomically(self.spaces_file, spaces.encode(observation_space, action_space))
+
+    def read_spaces(self) -> tuple[gymnasium.spaces.Dict, gymnasium.spaces.Box] | None:
+        """(observation space, action space); None for a run of an earlier version, which did not keep them."""
+        return spaces.decode(self.spaces_file.read_bytes()) if self.spaces_file.exists() else None
 
     def lock(self) -> None:
         """Keeps other processes from training here until this one ends, however it ends."""

@@ -17,6 +17,7 @@ class Stream(enum.IntEnum):
     EVALUATION_ENVIRONMENT = 6
     EVALUATION_ACTOR = 7
     OPEN_LOOP = 8
+    PREDICT = 9
 
 
 def seed_words(run_seed: int, stream: Stream, *counts: int, words: int = 2) -> np.ndarray:

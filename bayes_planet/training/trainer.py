@@ -4,11 +4,13 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
+import gymnasium
 import numpy as np
 
 from bayes_planet.config import Config
+from bayes_planet.envs import Workers
 from bayes_planet.evaluation.live import open_loop_monitor
 from bayes_planet.evaluation.posterior import histogram_metrics
 from bayes_planet.evaluation.score import Score, evaluate
@@ -16,6 +18,7 @@ from bayes_planet.planning import Actor
 from bayes_planet.replay import CorruptEpisodeError, EpisodeStore, Prefetcher
 from bayes_planet.replay.rollout import Environments, Episode
 from bayes_planet.report.video import save_video
+from bayes_planet.training.build import Parts
 from bayes_planet.training.checkpoints import CheckpointError, Checkpoints
 from bayes_planet.training.collector import Collector
 from bayes_planet.training.learner import Learner
@@ -38,15 +41,24 @@ class TrainingDivergedError(RuntimeError):
 class Events:
     """What a run tells whoever watches it. Every field is a callable; the defaults do nothing.
 
+    An exception in one of them ends the run, which is saved before it is raised.
+
     Attributes:
       progress: (task name, done, total) within the current task, often.
       row: each row of metrics.jsonl.
       note: a sentence for people.
+      step: before each decision (of the first group of environments) while episodes are collected; never with
+        `train.collect_during_updates`.
+      episode: (episode, its row), once a training episode is stored.
+      evaluation: (score, its row), once an evaluation is done.
     """
 
     progress: Callable[[str, int, int], None] = lambda task, done, total: None
     row: Callable[[dict], None] = lambda row: None
     note: Callable[[str], None] = lambda text: None
+    step: Callable[[], None] = lambda: None
+    episode: Callable[[Episode, dict], None] = lambda episode, row: None
+    evaluation: Callable[[Score, dict], None] = lambda score, row: None
 
 
 class Trainer:
@@ -83,6 +95,7 @@ class Trainer:
         self.directory = directory
         self.learner = learner
         self.actor = actor
+        self.environments = environments
         self._collector = Collector(config, environments, acting or actor, action_size, events.note)
         self._snapshot = snapshot
         self._evaluation_environments = evaluation_environments
@@ -102,6 +115,44 @@ class Trainer:
         self._skipped_in_a_row = 0
         self._snapshot_at = -1
         self._saved_at = time.monotonic()
+
+    @classmethod
+    def from_parts(
+        cls,
+        config: Config,
+        directory: RunDirectory,
+        parts: Parts,
+        environments: Workers,
+        factory: Callable[[], gymnasium.Env] | None = None,
+        **options: Any,
+    ) -> Self:
+        """A trainer of what `build` made for these environments.
+
+        Args:
+          config, directory, environments: as of the class.
+          parts: of the same configuration.
+          factory: makes the environments of evaluations, which have processes of their own, instead of
+            `config.env.name`.
+          **options: `should_stop` and `events`.
+        """
+
+        def evaluation_environments() -> Workers:
+            count = min(config.evaluation.workers, config.evaluation.episodes)
+            return Workers(config.env, count, directory.logs / "evaluation_workers.log", factory)
+
+        directory.save_spaces(environments.observation_space, environments.action_space)
+        return cls(
+            config,
+            directory,
+            parts.learner,
+            parts.actor,
+            environments,
+            evaluation_environments,
+            environments.action_space.shape[0],
+            acting=parts.acting,
+            snapshot=parts.snapshot,
+            **options,
+        )
 
     @property
     def counters(self) -> Counters:
@@ -127,8 +178,12 @@ class Trainer:
                     self._log_episode(index, self.replay.load(index), {})
         return saved is not None
 
-    def run(self) -> Counters:
+    def run(self, enough: Callable[[], bool] = lambda: False) -> Counters:
         """Works until the schedule is done.
+
+        Args:
+          enough: asked between tasks; true ends the run before the next updates or episode. An evaluation that is
+            due comes first.
 
         Raises:
           Interrupted: `should_stop` said so; everything is saved.
@@ -137,11 +192,13 @@ class Trainer:
         work = {Task.COLLECT: self._collect, Task.UPDATE: self._train, Task.EVALUATE: self._evaluate}
         try:
             while (task := next_task(self.config, self.counters)) is not Task.DONE:
+                if task is not Task.EVALUATE and enough():
+                    break
                 work[task]()
                 # An episode is on disk already. Updates are saved before the next one is collected: after a kill
                 # they would otherwise be done again on a replay that knows an episode too much.
                 if task is not Task.COLLECT:
-                    self._save()
+                    self.save()
                 self._stop_if_asked()
         finally:
             self._collector.abandon()
@@ -152,7 +209,15 @@ class Trainer:
         if self._should_stop():
             raise Interrupted
 
-    def _save(self) -> None:
+    def _tell(self, event: Callable[..., None], *arguments: Any) -> None:
+        try:
+            event(*arguments)
+        except BaseException:
+            self.save()
+            raise
+
+    def save(self) -> None:
+        """Writes a checkpoint. Where that fails, `events.note` is told and the older ones stay."""
         self._saved_at = time.monotonic()
         try:
             counters = {"evaluated_at": self._evaluated_at, "snapshot_at": self._snapshot_at}
@@ -163,11 +228,18 @@ class Trainer:
     def _collect(self) -> None:
         indices = self._collector.next_indices(self.replay.indices)
         kind = "seed episode" if indices[0] < self.config.train.seed_episodes else "episode"
-        before_step = self._step_counter(f"{kind} {indices[0] + 1}")
+        count_step = self._step_counter(f"{kind} {indices[0] + 1}")
+
+        def before_step() -> None:
+            count_step()
+            self._tell(self._events.step)
+            self._stop_if_asked()
+
         collected = self._collector.collect(indices, before_step, self._stop_if_asked)
         for index, episode in zip(collected.indices, collected.episodes, strict=True):
             self.replay.add(episode, index)
-            self._log_episode(index, episode, collected.speed)
+            row = self._log_episode(index, episode, collected.speed)
+            self._tell(self._events.episode, episode, row)
 
     def _collect_meanwhile(self) -> None:
         """Begins the next episode, which follows the updates, with the weights before them."""
@@ -188,13 +260,13 @@ class Trainer:
         def before_step() -> None:
             nonlocal done
             self._stop_if_asked()
-            self._events.progress(name, done, total)
+            self._tell(self._events.progress, name, done, total)
             done += 1
 
         return before_step
 
-    def _log_episode(self, index: int, episode: Episode, extra: dict[str, float]) -> None:
-        self._write(
+    def _log_episode(self, index: int, episode: Episode, extra: dict[str, float]) -> dict:
+        return self._write(
             {
                 "train/episode": index,
                 "train/return": float(np.sum(episode["reward"], dtype=np.float64)),
@@ -204,25 +276,28 @@ class Trainer:
                 "replay/rows": self.replay.rows,
                 "replay/corrupt_files": self.replay.corrupt,
                 "env/worker_faults": self._collector.worker_faults,
+                "env/dropped_episodes": self._collector.dropped_episodes,
                 **extra,
             }
         )
 
-    def _write(self, values: dict[str, Any]) -> None:
+    def _write(self, values: dict[str, Any]) -> dict:
         counters = self.counters
         row = self.metrics.write(values, updates=counters.updates, env_steps=self.env_steps, episodes=counters.episodes)
-        self._events.row(row)
+        self._tell(self._events.row, row)
+        return row
 
     def _train(self) -> None:
         train = self.config.train
         first, last = self.counters.updates, updates_due(self.config, self.replay.episodes)
         pending: list[dict] = []
-        self._collect_meanwhile()
+        self._collect_meanwhile()  # before the statistics: its weights were trained with those it has
+        self._normalise()
         start = time.perf_counter()
         with Prefetcher(self._batch, range(first, last)) as batches:
             for update, batch in enumerate(batches, first):
                 pending.append(self.learner.update(batch, self.replay.rows))
-                self._events.progress("updates", update + 1 - first, last - first)
+                self._tell(self._events.progress, "updates", update + 1 - first, last - first)
                 stop = self._should_stop()
                 if (update + 1) % train.log_every_updates == 0 or update + 1 == last or stop:
                     self._log_updates(pending, time.perf_counter() - start)
@@ -230,7 +305,14 @@ class Trainer:
                 if stop:
                     return
                 if time.monotonic() - self._saved_at > 60 * train.checkpoint_minutes:
-                    self._save()
+                    self.save()
+
+    def _normalise(self) -> None:
+        """Lets the statistics of state observations catch up with the replay."""
+        normaliser = self.learner.world_model.normaliser
+        while normaliser is not None:
+            with contextlib.suppress(CorruptEpisodeError):  # moved aside: go on with the others
+                return normaliser.catch_up(self.replay.indices, lambda index: self.replay.load(index)["state"])
 
     def _batch(self, update: int) -> dict[str, np.ndarray]:
         train = self.config.train
@@ -274,7 +356,8 @@ class Trainer:
         values.update(self._open_loop(score))
         values.update(histogram_metrics(self.learner.world_model.rssm))
         self._evaluated_at = counters.episodes
-        self._write(values)
+        row = self._write(values)
+        self._tell(self._events.evaluation, score, row)
 
     def _open_loop(self, score: Score) -> dict[str, float]:
         evaluation, counters = self.config.evaluation, self.counters

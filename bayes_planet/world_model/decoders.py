@@ -53,8 +53,10 @@ class DenseHead(tf.Module):
         ] + [tf.keras.layers.Dense(max(size, 1), dtype=policy, name="output")]
 
     def __call__(self, features: tf.Tensor) -> tf.Tensor:
-        x = features
+        # Two axes: with more, Keras does not let TensorFlow fuse product, bias and activation.
+        x = tf.reshape(features, [-1, features.shape[-1]])
         for layer in self._layers:
             x = layer(x)
-        x = tf.cast(x, tf.float32)
+        x = tf.reshape(x, tf.concat([tf.shape(features)[:-1], [x.shape[-1]]], 0))
+        x = tf.cast(tf.ensure_shape(x, [*features.shape[:-1], x.shape[-1]]), tf.float32)
         return tf.squeeze(x, -1) if self._scalar else x

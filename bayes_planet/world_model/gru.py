@@ -24,7 +24,9 @@ class GRUBlockCell(tf.keras.layers.GRUCell):
         parts = [2 * self.units, self.units]
         recurrent_gates, recurrent_candidate = tf.split(self.recurrent_kernel, parts, -1)
         gates, candidate = tf.split(tf.matmul(inputs, self.kernel) + self.bias, parts, -1)
-        gates = self.recurrent_activation(gates + tf.matmul(state, recurrent_gates))
+        # TensorFlow's bfloat16 sigmoid takes four times as long on a processor, and rounds within.
+        gates = tf.cast(gates + tf.matmul(state, recurrent_gates), tf.float32)
+        gates = tf.cast(self.recurrent_activation(gates), state.dtype)
         update, reset = tf.split(gates, 2, -1)
         candidate = self.activation(candidate + tf.matmul(reset * state, recurrent_candidate))
         state = candidate + update * (state - candidate)

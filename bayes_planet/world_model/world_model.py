@@ -10,7 +10,9 @@ from bayes_planet.config import Config
 from bayes_planet.world_model import images
 from bayes_planet.world_model.decoders import DenseHead, ImageDecoder
 from bayes_planet.world_model.encoders import ImageEncoder, VectorEncoder
-from bayes_planet.world_model.losses import diagonal_gaussian_kl, free_nats_kl, unit_gaussian_nll
+from bayes_planet.world_model.losses import continuation_nll, diagonal_gaussian_kl, free_nats_kl, unit_gaussian_nll
+from bayes_planet.world_model.normaliser import StateNormaliser
+from bayes_planet.world_model.overshooting import imagine_ahead, reward_overshooting
 from bayes_planet.world_model.rssm import RSSM, State
 
 
@@ -29,6 +31,9 @@ class WorldModel(tf.Module):
       observation_shapes: {'image': (64, 64, 3)} and/or {'state': (n,)}.
       action_size: A.
       policy: Keras dtype policy of matrix products and convolutions.
+
+    Attributes:
+      normaliser: scales state observations; None without them, or without `model.normalise_states`.
     """
 
     def __init__(
@@ -49,6 +54,7 @@ class WorldModel(tf.Module):
         self.observation_shapes = {key: tuple(shape) for key, shape in observation_shapes.items()}
         self.action_size = action_size
         model = config.model
+        self.normaliser: StateNormaliser | None = None
         self._encoders: dict[str, tf.Module] = {}
         self._decoders: dict[str, tf.Module] = {}
         if "image" in self.observation_shapes:
@@ -60,11 +66,18 @@ class WorldModel(tf.Module):
             self._decoders["state"] = DenseHead(
                 model.vector_layers, model.vector_units, size, model.activation, policy, "vector_decoder"
             )
+            if model.normalise_states:
+                self.normaliser = StateNormaliser(size)
         embedding_size = sum(encoder.embedding_size for encoder in self._encoders.values())
         self.rssm = RSSM(model, action_size, embedding_size, policy)
         self._reward_head = DenseHead(
             model.reward_layers, model.reward_units, 0, model.activation, policy, "reward_head"
         )
+        self._continuation_head: DenseHead | None = None
+        if model.continuation:
+            self._continuation_head = DenseHead(
+                model.reward_layers, model.reward_units, 0, model.activation, policy, "continuation_head"
+            )
         self._build()
 
     def _build(self) -> None:
@@ -73,9 +86,11 @@ class WorldModel(tf.Module):
         features = tf.zeros([1, self.rssm.feature_size])
         self.decode(features)
         self.reward(features)
+        if self.continues:
+            self.continuation(features)
 
     def prepare(self, observation: Mapping[str, tf.Tensor], seed: tf.Tensor) -> dict[str, tf.Tensor]:
-        """What the environment gives, as the model sees it: images quantised with fresh noise, states as float32.
+        """What the environment gives, as the model sees it: images quantised with fresh noise, states normalised.
 
         Args:
           observation: 'image' uint8 [..., 64, 64, 3] and/or 'state' float32 [..., n].
@@ -88,20 +103,43 @@ class WorldModel(tf.Module):
         if "image" in self.observation_shapes:
             prepared["image"] = images.preprocess(observation["image"], seed, self.config.model.image_bits)
         if "state" in self.observation_shapes:
-            prepared["state"] = tf.cast(observation["state"], tf.float32)
+            state = tf.cast(observation["state"], tf.float32)
+            prepared["state"] = state if self.normaliser is None else self.normaliser.normalise(state)
         return prepared
 
     def embed(self, prepared: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Embedding [..., E] of prepared observations."""
         return tf.concat([encoder(prepared[key]) for key, encoder in sorted(self._encoders.items())], -1)
 
-    def decode(self, features: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Mean of each observation, float32, for features [..., Z + H]."""
-        return {key: decoder(features) for key, decoder in self._decoders.items()}
+    def decode(self, features: tf.Tensor, normalised: bool = False) -> dict[str, tf.Tensor]:
+        """Mean of each observation, float32, for features [..., Z + H].
+
+        Images are on the model's scale (`images.to_uint8`), states in the environment's units, or `normalised`.
+        """
+        decoded = {key: decoder(features) for key, decoder in self._decoders.items()}
+        if self.normaliser is not None and not normalised:
+            decoded["state"] = self.normaliser.restore_units(decoded["state"])
+        return decoded
 
     def reward(self, features: tf.Tensor) -> tf.Tensor:
         """Mean reward [...] of the step that led to the state, for features [..., Z + H]."""
         return self._reward_head(features)
+
+    @property
+    def continues(self) -> bool:
+        """Whether the model predicts if the episode goes on (`model.continuation`)."""
+        return self._continuation_head is not None
+
+    def continuation(self, features: tf.Tensor) -> tf.Tensor:
+        """Probability [...] that the episode goes on after the state, for features [..., Z + H]."""
+        return tf.sigmoid(self._continuation_logits(features))
+
+    def _continuation_logits(self, features: tf.Tensor) -> tf.Tensor:
+        if self._continuation_head is None:
+            raise ValueError(
+                "The model does not predict whether the episode goes on. Accepted: model.continuation=true."
+            )
+        return self._continuation_head(features)
 
     def sample_weights(self, seed: tf.Tensor, steps: int) -> tuple[dict, bool]:
         """A weight sample for training as `model.bayesian.weight_sampling` wants it, and whether it is per step."""
@@ -152,6 +190,22 @@ class WorldModel(tf.Module):
             mask *= steps / count
         return tf.reduce_sum(unit_gaussian_nll(target, self._decoders[key](features), event_axes) * mask)
 
+    def _reward_overshooting(
+        self,
+        batch: Mapping[str, tf.Tensor],
+        posterior: State,
+        mask: tf.Tensor,
+        valid_steps: tf.Tensor,
+        seed: tf.Tensor,
+        weights: dict,
+        per_step: bool,
+    ) -> tf.Tensor:
+        if per_step:  # a rollout has one draw
+            weights = tf.nest.map_structure(lambda value: value[0], weights)
+        steps = self.config.loss.overshooting_steps
+        imagined = imagine_ahead(self.rssm, posterior, batch["action"], steps, seed=seed, weights=weights)
+        return reward_overshooting(self.reward(imagined.features), batch["reward"], mask, valid_steps)
+
     def loss(
         self,
         batch: Mapping[str, tf.Tensor],
@@ -165,9 +219,13 @@ class WorldModel(tf.Module):
     ) -> LossTerms:
         """The sequential-VAE loss with the weights' KL: image + 10 reward + max(0, KL - free nats) + weight KL / N.
 
+        With `model.continuation` 10 times the continuation's negative log-likelihood is added, with
+        `loss.overshooting_steps` that of the rewards predicted so many steps ahead.
+
         Args:
           batch: 'image' uint8 [B, T, 64, 64, 3] and/or 'state' [B, T, n], 'action' [B, T, A] that led to the
-            row, 'reward' [B, T], 'mask' bool [B, T] (false rows are padding).
+            row, 'reward' [B, T], 'mask' bool [B, T] (false rows are padding), and with `model.continuation`
+            'is_terminal' bool [B, T] (the task ended the episode in this row).
           seed: int32 [2], for dequantisation and state noise.
           weight_seed: int32 [2], for the weight draw.
           num_data: float32, N, the time steps that the weights were fitted to: those in the replay.
@@ -181,6 +239,8 @@ class WorldModel(tf.Module):
 
         Source: arXiv:1811.04551, Eq. 3; google-research/planet; Bayesian Layers v1, Sec. 3.2.
         """
+        if self.continues and "is_terminal" not in batch:
+            raise ValueError(f"The batch has {sorted(batch)}. Accepted with model.continuation: also is_terminal.")
         scales = self.config.loss
         fold = tf.random.experimental.stateless_fold_in
         mask = tf.cast(batch["mask"], tf.float32)
@@ -214,11 +274,23 @@ class WorldModel(tf.Module):
             + weight_kl_scale * weight_kl_per_step
         )
         metrics = {f"loss/{key}": value for key, value in likelihoods.items()}
+        if scales.overshooting_steps:
+            overshooting = self._reward_overshooting(
+                batch, posterior, mask, valid_steps, fold(seed, 3), weights, per_step
+            )
+            total += scales.overshooting_scale * overshooting
+            metrics["loss/reward_overshooting"] = overshooting
         metrics["loss/total"] = total
         metrics["loss/reward"] = reward
         metrics["loss/state_kl"] = charged_kl
         metrics["state_kl"] = state_kl
         metrics["elbo"] = -(tf.add_n(list(likelihoods.values())) + reward + state_kl + weight_kl_per_step)
+        if self.continues:
+            continuation = mean(continuation_nll(batch["is_terminal"], self._continuation_logits(features)))
+            total += scales.continuation_scale * continuation
+            metrics["loss/total"] = total
+            metrics["loss/continuation"] = continuation
+            metrics["elbo"] -= continuation
         if weight_kl:
             metrics["loss/weight_kl"] = weight_kl_scale * weight_kl_per_step
         metrics["state/posterior_stddev"] = mean(tf.reduce_mean(posterior.stddev, -1))

@@ -49,6 +49,8 @@ def test_every_row_has_the_action_and_reward_that_led_to_its_observation(stream,
     np.testing.assert_allclose(batch["reward"][inside], reward_of(led_here[inside]), rtol=1e-6)
     for nothing in (~mask, begins):
         assert not batch["action"][nothing].any() and not batch["reward"][nothing].any()
+    length = 3 + episode % 3
+    np.testing.assert_array_equal(batch["is_terminal"], mask & (step == length) & (length != 4))
     # Apart from a first row that only warms the filter up, one sequence is one episode, step by step.
     for row in range(len(mask)):
         times = np.flatnonzero(mask[row])

@@ -6,7 +6,7 @@ import math
 import pytest
 from rich.console import Console
 
-from benchmarks import episodes, machine, ours, parts, run
+from benchmarks import episodes, machine, ours, parts, run, workers
 from benchmarks.results import Setup
 from benchmarks.settings import config_of, make_batch, sizes_of
 from benchmarks.torch_process import HOW_TO_GET_IT, VARIANTS, TorchError, find_torch, write_data
@@ -20,6 +20,8 @@ def small(tmp_path_factory):
     rates = machine.measure_rates((64,), 2**16)
     patch.setattr(machine, "measure_rates", lambda: rates)
     patch.setattr(parts, "WORKERS", (1,))
+    patch.setattr(workers, "COUNTS", (1, 2))
+    patch.setattr(workers, "OVERRIDES", (*workers.OVERRIDES, "env.episode_env_steps=40"))
     patch.setattr(parts, "DENSE_SHAPE", (20, 6, 5))
     patch.setattr(run, "find_torch", lambda python: None)
     patch.setattr(ours, "precisions", lambda: ["auto"])
@@ -31,7 +33,7 @@ def small(tmp_path_factory):
 def out(small, tmp_path_factory):
     """Results of a run of everything but whole episodes."""
     folder = tmp_path_factory.mktemp("results")
-    names = ["update", "plan", "bayesian", "dense", "replay", "environment"]
+    names = ["update", "plan", "bayesian", "dense", "replay", "environment", "workers"]
     options = run.parse(["--only", *names, "--sizes", "debug", "--rounds", "1", "--out", str(folder)])
     run.run(options, "the command", Console(quiet=True))
     return folder
@@ -63,7 +65,7 @@ def test_each_benchmark_has_a_complete_file(out, small):
                 assert len(seconds["rounds"]) == 1
                 if "work" in row:
                     assert row["over_floor"] == pytest.approx(seconds["median"] / row["work"]["floor_seconds"])
-    assert len(list(out.glob("*.json"))) == 6
+    assert len(list(out.glob("*.json"))) == 7
 
 
 def test_contestants_of_an_update_and_a_plan(out):

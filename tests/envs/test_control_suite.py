@@ -108,6 +108,14 @@ def test_episodes_may_be_longer_or_shorter_than_the_suites_own():
         cheetah(name="lqr_lqr_2_1", episode_env_steps=0)
 
 
+def test_actuators_without_limits_get_those_of_the_agent():
+    """lqr says +-1e10, which would turn any action into a blow."""
+    env = cheetah(name="lqr_lqr_2_1", action_repeat=1)
+    env.reset(seed=0)
+    env.step(np.array([0.5], np.float32))
+    np.testing.assert_array_equal(env.unwrapped.physics.data.ctrl, [0.5])
+
+
 def test_an_end_with_discount_zero_is_terminated():
     env = cheetah(name="lqr_lqr_2_1", action_repeat=1, episode_env_steps=100_000)
     env.reset(seed=0)

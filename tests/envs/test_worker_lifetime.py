@@ -55,6 +55,17 @@ def test_workers_die_with_a_killed_parent(hang, start):
     assert all(ended(pid) for pid in pids)
 
 
+@pytest.mark.parametrize("start", ["run()", "threading.Thread(target=run).start()"])
+def test_stopped_workers_die_with_a_killed_parent(start):
+    """They cannot look whether it lives."""
+    parent, pids = start_parent(False, "threading.Event().wait()", start)
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.wait()
+    assert all(ended(pid) for pid in pids)
+
+
 def test_workers_end_with_a_parent_that_just_ends():
     parent, pids = start_parent(False, "sys.exit(3)")
     assert parent.wait(timeout=30) == 3

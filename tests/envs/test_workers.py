@@ -158,6 +158,71 @@ def test_a_killed_worker_leaves_the_others_in_step():
         np.testing.assert_array_equal(workers.step(np.ones((2, 1)))[0]["state"], [[3, 1], [1, 1]])
 
 
+def test_faults_are_handed_over_and_the_others_results_kept():
+    with Workers(STATE, 3, factory=CountingEnv) as workers:
+        workers.reset([0, 0, 0])
+        os.kill(workers.pids[1], signal.SIGKILL)
+        faults = {}
+        observation, reward, terminated, truncated = workers.step(np.array([[0.1], [0.2], [0.3]]), None, faults)
+        assert list(faults) == [1] and "SIGKILL" in str(faults[1]) and faults[1].index == 1
+        np.testing.assert_allclose(observation["state"], [[1, 0.1], [1, 0.3]])
+        np.testing.assert_allclose(reward, [1.3, 1.9], rtol=1e-6)
+        assert terminated.shape == truncated.shape == (2,)
+        for index in (0, 2):
+            os.kill(workers.pids[index], signal.SIGKILL)
+        assert workers.reset([0, 0], [0, 2], faults) == {} and sorted(faults) == [0, 1, 2]
+        observation, *rest = workers.step(np.zeros((3, 1)), None, faults)
+        assert observation == {} and [part.shape for part in rest] == [(0,)] * 3
+        for index in range(3):
+            workers.restart(index)
+        np.testing.assert_array_equal(workers.reset([0, 0, 0])["state"], np.zeros((3, 2)))
+
+
+def test_two_threads_step_workers_of_their_own():
+    with Workers(STATE, 4, factory=CountingEnv) as workers:
+        workers.reset([0] * 4)
+        seen: dict[int, list] = {0: [], 2: []}
+
+        def work(first):
+            for number in range(60):
+                actions = np.full((2, 1), 0.01 * number + 0.001 * first)
+                seen[first].append(workers.step(actions, [first, first + 1])[0]["state"])
+
+        threads = [threading.Thread(target=work, args=(first,)) for first in seen]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for first, states in seen.items():
+            steps = np.arange(60)
+            expected = np.stack([steps + 1, 0.01 * steps + 0.001 * first], 1)[:, None].repeat(2, 1)
+            np.testing.assert_allclose(states, expected, rtol=1e-5)
+
+
+class LargeEnv(CountingEnv):
+    """Its states do not fit into a socket's buffer: sending one takes as long as nobody reads."""
+
+    def __init__(self):
+        super().__init__()
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2_000_000,), np.float32)
+
+    def _state(self):
+        return np.full(2_000_000, self.count, np.float32)
+
+
+def test_a_worker_that_stops_in_the_middle_of_an_answer_has_hung():
+    config = EnvConfig(observations="state", action_repeat=1, timeout_seconds=1.5)
+    with Workers(config, 1, factory=LargeEnv) as workers:
+        workers.reset([0])
+        workers.send_step(np.zeros((1, 1)))
+        time.sleep(1.0)  # it has begun to answer
+        os.kill(workers.pids[0], signal.SIGSTOP)
+        with pytest.raises(WorkerError, match=r"no answer to `step` in 1.5 s"):
+            workers.receive_step()
+        workers.restart(0)
+        assert workers.reset([0])["state"].shape == (1, 2_000_000)
+
+
 def test_a_hung_worker_is_killed_and_replaced(tmp_path):
     marker = tmp_path / "repaired"
     config = EnvConfig(observations="state", action_repeat=1, timeout_seconds=1.5)

@@ -7,11 +7,13 @@ import pytest
 import tensorflow as tf
 
 from bayes_planet import bayesian_layers
+from bayes_planet.evaluation.live import open_loop_monitor
 from bayes_planet.evaluation.open_loop import predict_open_loop
 from bayes_planet.evaluation.predictive import model_scale, predict_distribution, repeat_last
 from tests.world_model.tiny import (
     IMAGE_SHAPES,
     STATE_SHAPES,
+    STATE_SIZE,
     seed,
     silence,
     tiny_batch,
@@ -147,3 +149,24 @@ def test_bad_input_says_what_is_accepted():
     for name in ("weight_samples", "state_samples"):
         with pytest.raises(ValueError, match=f"{name} is 1"):
             predict_distribution(model, batch, 2, seed(1), **{name: 1})
+
+
+def test_normalised_states_are_judged_on_the_scale_of_the_model():
+    """Shifted and scaled states, with their statistics, give the numbers of standard ones without."""
+    plain, scaled = tiny_model(), tiny_model()
+    batch = tiny_batch(steps=5)
+    rows = batch["state"].reshape(-1, STATE_SIZE)
+    batch["state"] = ((batch["state"] - rows.mean(0)) / rows.std(0)).astype(np.float32)
+    raw = {**batch, "state": batch["state"] * np.float32([2.0, 0.01, 300.0]) + np.float32([5.0, -1.0, 0.0])}
+    scaled.normaliser.add(raw["state"].reshape(-1, STATE_SIZE))
+    numbers = []
+    for model, rows in ((plain, batch), (scaled, raw)):
+        episodes = [{key: value[row] for key, value in rows.items()} for row in range(3)]
+        numbers.append(open_loop_monitor(model, episodes, 2, 3, 2, np.int32([1, 2])).values)
+    assert numbers[0].keys() == numbers[1].keys() and "open_loop/state_error_of_repeating" in numbers[0]
+    for key, value in numbers[0].items():
+        assert numbers[1][key] == pytest.approx(value, rel=2e-3, abs=1e-6), key
+    seen = predict_open_loop(scaled, raw, 2, seed(1))
+    np.testing.assert_array_equal(seen.true["state"], raw["state"])  # these are in the units of the task
+    distance = np.abs(seen.predicted["state"] - seen.true["state"]) / [2.0, 0.01, 300.0]
+    assert distance.max() < 20

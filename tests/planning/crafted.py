@@ -26,6 +26,7 @@ def crafted_model(**changes) -> WorldModel:
             "vector_units": 2,
             "reward_layers": 0,
             "min_stddev": 0.0,
+            **changes.pop("model", {}),
         },
         **{"planner": {"horizon": 2, "candidates": 60, "elites": 6, "iterations": 6}, **changes},
     )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bayes_planet.replay import episode as episode_format
-from bayes_planet.replay.rollout import rollout
+from bayes_planet.replay.rollout import rollout, rollout_some
 
 
 class Counters:
@@ -114,3 +114,58 @@ def test_an_error_of_the_policy_ends_the_rollout():
 def test_a_wrong_number_of_seeds_is_an_error(seeds):
     with pytest.raises(ValueError, match="Accepted: 1 to the number of environments, 2"):
         rollout(Counters(2, {1: 1, 2: 1, 3: 1}), Recorder(), seeds)
+
+
+class Failing(Counters):
+    """Environment `index` fails in its step number `step` (0: its reset), once."""
+
+    def __init__(self, count: int, lengths: dict[int, int], index: int, step: int):
+        super().__init__(count, lengths)
+        self.failing: tuple[int, int] | None = (index, step)
+
+    def reset(self, seeds, indices=None, faults=None):
+        observation = super().reset(seeds, indices)
+        return self._failed(0, indices, faults, (observation,))[0]
+
+    def step(self, actions, indices=None, faults=None):
+        results = super().step(actions, indices)
+        return self._failed(len(self.log), indices, faults, results)
+
+    def _failed(self, step, indices, faults, results):
+        if self.failing is None or self.failing[1] != step or self.failing[0] not in indices:
+            return results
+        position = indices.index(self.failing[0])
+        faults[self.failing[0]] = RuntimeError("failed")
+        self.failing = None
+
+        def rest(value):
+            return np.delete(value, position, 0)
+
+        return tuple(
+            {key: rest(value) for key, value in result.items()} if isinstance(result, dict) else rest(result)
+            for result in results
+        )
+
+
+@pytest.mark.parametrize("step", [0, 1, 2, 3])
+def test_the_others_go_on_where_one_environment_fails(step):
+    """Their episodes are those of a rollout without a fault, and the lost one can be run again alone."""
+    seeds, lengths = [10, 11, 12], {10: 2, 11: 3, 12: 4}
+    expected = rollout(Counters(3, lengths), Recorder(), seeds)
+    environments, policy, faults = Failing(3, lengths, 1, step), Recorder(), {}
+    found = rollout_some(environments, policy, seeds, [0, 1, 2], faults)
+    assert list(found) == [0, 2] and list(faults) == [1]
+    assert [len(first) for _, first, _ in policy.calls] == [3] * 4  # the policy's batch stays what it was
+    environments.log.clear()
+    again = Recorder()
+    found |= rollout_some(environments, again, seeds, [1], {})
+    assert environments.log == [[1]] * 3
+    assert [observation["state"][[0, 2]].any() for observation, _, _ in again.calls] == [False] * 3
+    for index, episode in enumerate(expected):
+        for key, value in episode.items():
+            np.testing.assert_array_equal(found[index][key], value)
+
+
+def test_no_environment_left():
+    faults: dict = {}
+    assert rollout_some(Failing(1, {5: 3}, 0, 2), Recorder(), [5], [0], faults) == {} and list(faults) == [0]

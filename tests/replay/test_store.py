@@ -271,6 +271,33 @@ def test_errors_of_sample(tmp_path):
         store.sample(0, 5, (0,))
 
 
+def test_episodes_that_the_task_ended_early_are_filled_up(tmp_path):
+    """From the first step on, if need be; an episode that was cut is as long as they get."""
+    store = EpisodeStore(tmp_path, PLENTY)
+    episodes = {0: make_episode(0, 2, terminal=True), 1: make_episode(1, 4, terminal=True)}
+    for index, episode in episodes.items():
+        store.add(episode, index)
+    batch = store.sample(20, 6, (3,))
+    assert_same(batch, reference_sample(episodes, 20, 6, (3,)))
+    assert set(batch["mask"].sum(1)) == {2, 4}
+    np.testing.assert_array_equal(batch["is_terminal"].sum(1), 1)
+    store.add(make_episode(2, 5), 2)
+    with pytest.raises(ValueError, match="6 rows.*rows000005"):
+        store.sample(20, 6, (3,))
+
+
+def test_the_longest_episode_may_be_corrupt(tmp_path):
+    store = EpisodeStore(tmp_path, 0)
+    store.add(make_episode(0, 3, terminal=True), 0)
+    path = store.add(make_episode(1, 4, terminal=True), 1)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3] ^= 255
+    path.write_bytes(bytes(data))
+    with pytest.warns(RuntimeWarning, match="aside"):
+        assert set(store.sample(4, 6, (0,))["mask"].sum(1)) == {3}
+    assert (store.corrupt, store.indices) == (1, [0])
+
+
 def run(program, *arguments, **options):
     return subprocess.Popen([sys.executable, "-c", program, *map(str, arguments)], cwd=ROOT, text=True, **options)
 

@@ -35,18 +35,7 @@ def trainer_in(folder: Path, config: Config, **options: Any) -> Iterator[Trainer
     directory.prepare(config)
     with Workers(config.env, config.env.workers) as workers:
         parts = build(config, workers.observation_space, workers.action_space)
-        trainer = Trainer(
-            config,
-            directory,
-            parts.learner,
-            parts.actor,
-            workers,
-            lambda: Workers(config.env, config.evaluation.workers),
-            workers.action_space.shape[0],
-            acting=parts.acting,
-            snapshot=parts.snapshot,
-            **options,
-        )
+        trainer = Trainer.from_parts(config, directory, parts, workers, **options)
         trainer.restore()
         try:
             yield trainer
@@ -136,6 +125,26 @@ def test_stop_between_two_updates_and_go_on(finished, tmp_path):
         with pytest.raises(Interrupted):
             trainer.run()
         assert trainer.counters.updates == 3
+    with trainer_in(tmp_path / "run", config_of("evaluation.workers=1")) as trainer:
+        assert trainer.counters.updates == 3
+        trainer.run()
+        for value, other in zip(weights(trainer), expected, strict=True):
+            np.testing.assert_array_equal(value, other)
+
+
+def test_exception_of_a_watcher_leaves_the_run_saved(finished, tmp_path):
+    """In the middle of the updates, with no checkpoint since the last episode; going on ends with the same weights."""
+    _, expected = finished
+
+    def fail_at_third(task: str, done: int, total: int) -> None:
+        if task == "updates" and trainer.counters.updates == 3:
+            raise ZeroDivisionError
+
+    with trainer_in(
+        tmp_path / "run", config_of("evaluation.workers=1"), events=Events(progress=fail_at_third)
+    ) as trainer:
+        with pytest.raises(ZeroDivisionError):
+            trainer.run()
     with trainer_in(tmp_path / "run", config_of("evaluation.workers=1")) as trainer:
         assert trainer.counters.updates == 3
         trainer.run()

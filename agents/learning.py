@@ -1,0 +1,189 @@
+"""How `BayesPlanet.learn` works through a part of a run: how much, who watches, and what a signal does."""
+
+import contextlib
+import dataclasses
+import math
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import gymnasium
+from rich.console import Console
+
+from bayes_planet.agents.callbacks import BaseCallback
+from bayes_planet.config import Config
+from bayes_planet.envs import Workers
+from bayes_planet.evaluation.score import Score
+from bayes_planet.replay.episode import parse_file_name
+from bayes_planet.replay.rollout import Episode
+from bayes_planet.training.build import Parts
+from bayes_planet.training.display import Display
+from bayes_planet.training.interruption import Interruption
+from bayes_planet.training.run_directory import RunDirectory
+from bayes_planet.training.trainer import Events, Interrupted, Trainer
+
+
+@dataclasses.dataclass(frozen=True)
+class Amount:
+    """How much more to learn: simulator steps, or episodes, or (neither) what the configuration leaves."""
+
+    env_steps: int | None
+    episodes: int | None
+
+    def __post_init__(self) -> None:
+        if self.env_steps is not None and self.episodes is not None:
+            raise ValueError(
+                f"total_env_steps is {self.env_steps} and episodes is {self.episodes}. Accepted: one of the two."
+            )
+        for name, value in (("total_env_steps", self.env_steps), ("episodes", self.episodes)):
+            if value is not None and (isinstance(value, bool) or int(value) != value or value < 1):
+                raise ValueError(f"{name} is {value!r}. Accepted: a whole number, 1 or more.")
+
+    def room(self, config: Config, folder: Path) -> Config:
+        """The configuration, with a schedule that does not end before the amount is reached.
+
+        What the schedule does at its end (no more updates, a last evaluation) must not happen in the middle of a run.
+        """
+        more = self.env_steps or self.episodes  # an episode has one step at least
+        if more is None:
+            return config
+        last = max(config.train.episodes, collected(folder, config)[0] + int(more) + config.env.workers)
+        return dataclasses.replace(config, train=dataclasses.replace(config.train, episodes=last))
+
+    def episodes_at_end(self, trainer: Trainer, steps_an_episode: int) -> int:
+        """For a progress bar: exact where episodes have one length."""
+        done = trainer.counters.episodes
+        if self.env_steps is not None:
+            return done + math.ceil(self.env_steps / max(1, steps_an_episode))
+        return trainer.config.train.episodes if self.episodes is None else done + self.episodes
+
+    def reached(self, trainer: Trainer) -> Callable[[], bool]:
+        """Says when it is done, counted from now."""
+        episodes, env_steps = trainer.counters.episodes, trainer.env_steps
+        if self.env_steps is not None:
+            goal = env_steps + self.env_steps
+            return lambda: trainer.env_steps >= goal
+        if self.episodes is not None:
+            last = episodes + self.episodes
+            return lambda: trainer.counters.episodes >= last
+        return lambda: False
+
+
+class Watch:
+    """Hands the events of a trainer to a callback, and remembers that it wants to stop.
+
+    Args:
+      callback: told.
+      interruption: of a signal; None outside of the main thread.
+    """
+
+    def __init__(self, callback: BaseCallback, interruption: Interruption | None):
+        self.callback = callback
+        self.display: Display | None = None
+        self._interruption = interruption
+        self._stopped = False
+
+    def should_stop(self) -> bool:
+        return self._stopped or (self._interruption is not None and self._interruption.requested)
+
+    @property
+    def events(self) -> Events:
+        return Events(self._progress, self._row, self._note, self._step, self._episode, self._evaluation)
+
+    def _ask(self, go_on: bool) -> None:
+        self._stopped = self._stopped or not go_on
+
+    def _step(self) -> None:
+        self._ask(self.callback.on_step())
+
+    def _episode(self, episode: Episode, row: dict) -> None:
+        self._ask(self.callback.on_episode(episode, row))
+
+    def _evaluation(self, score: Score, row: dict) -> None:
+        self._ask(self.callback.on_evaluation(score, row))
+
+    def _progress(self, name: str, done: int, total: int) -> None:
+        if self.display is not None:
+            self.display.progress(name, done, total)
+
+    def _row(self, row: dict) -> None:
+        if self.display is not None:
+            self.display.row(row)
+
+    def _note(self, text: str) -> None:
+        if self.display is not None:
+            self.display.note(text)
+
+
+@contextlib.contextmanager
+def opened(
+    config: Config,
+    directory: RunDirectory,
+    parts: Parts,
+    open_environments: Callable[[], Workers],
+    factory: Callable[[], gymnasium.Env] | None,
+    amount: Amount,
+    watch: Watch,
+    with_weights: bool,
+) -> Iterator[Trainer]:
+    """A trainer at the newest state of the run in `directory`, which is locked meanwhile.
+
+    Args:
+      with_weights: a run that has no checkpoint begins with the weights that `parts` have now.
+    """
+    directory.prepare(config)
+    try:
+        environments = open_environments()
+        trainer = Trainer.from_parts(
+            amount.room(config, directory.path), directory, parts, environments, factory,
+            should_stop=watch.should_stop, events=watch.events,
+        )  # fmt: skip
+        try:
+            if not trainer.checkpoints.folders:
+                parts.learner.updates.assign(0)
+            if not trainer.restore() and with_weights:
+                trainer.save()
+            yield trainer
+        finally:
+            trainer.close()
+    finally:
+        directory.unlock()
+
+
+def work(trainer: Trainer, amount: Amount, watch: Watch, progress_bar: bool, lines: bool) -> None:
+    """Trains until the amount is reached, the callback has enough, or a signal comes."""
+    environments = trainer.environments
+    steps = getattr(environments, "episode_steps", 0) * trainer.config.env.action_repeat
+    watch.display = Display(Console(), amount.episodes_at_end(trainer, steps), progress_bar, lines)
+    watch.callback.on_training_start()
+    with contextlib.suppress(Interrupted), watch.display.shown(trainer.counters.episodes):
+        if not watch.should_stop():
+            trainer.run(amount.reached(trainer))
+    watch.callback.on_training_end()
+
+
+def interruption() -> contextlib.AbstractContextManager[Interruption | None]:
+    """Turns signals into requests to stop, where that can be: in the main thread."""
+    if threading.current_thread() is threading.main_thread():
+        return Interruption(print)
+    return contextlib.nullcontext()
+
+
+def pass_on(interruption: Interruption | None) -> None:
+    """Does with a signal that ended the work what was done with it before; Ctrl-C raises KeyboardInterrupt."""
+    if interruption is None or interruption.signal_name is None:
+        return
+    number = signal.Signals[interruption.signal_name]
+    signal.raise_signal(number)
+    if number is signal.SIGINT:  # a handler that returns, or none
+        raise KeyboardInterrupt
+
+
+def collected(folder: Path | None, config: Config) -> tuple[int, int]:
+    """(episodes, simulator steps) in a run's folder, by the names of the files."""
+    if folder is None or not RunDirectory(folder).episodes.is_dir():
+        return 0, 0
+    names = [parse_file_name(path.name) for path in RunDirectory(folder).episodes.iterdir()]
+    rows = [name[1] for name in names if name is not None]
+    return len(rows), (sum(rows) - len(rows)) * config.env.action_repeat

@@ -1,0 +1,286 @@
+"""`BayesPlanet`: train, act, evaluate, predict, save and load, in the words of Stable-Baselines3."""
+
+import contextlib
+import dataclasses
+import os
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import tensorflow as tf
+
+from bayes_planet.agents import learning, saved_model, settings
+from bayes_planet.agents.callbacks import BaseCallback, as_one
+from bayes_planet.agents.trained import TrainedModel
+from bayes_planet.config import Config
+from bayes_planet.envs import Workers
+from bayes_planet.report import report as write_report
+from bayes_planet.training.devices import DeviceError, prepare_devices
+from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError
+from bayes_planet.training.trainer import Trainer
+
+
+class BayesPlanet(TrainedModel):
+    """Bayesian PlaNet on one task.
+
+        model = BayesPlanet("dm_control/cheetah-run", config="laptop", seed=0, logdir="runs/cheetah")
+        model.learn(total_env_steps=100_000, progress_bar=True)
+        print(model.evaluate(episodes=10).mean)
+        model.save("cheetah")
+
+    Training and evaluation run the environment in processes of its own. A run is its folder, `logdir`: the same
+    arguments on the same folder go on with it, in this process or another, also after a crash.
+
+    Args:
+      env: a dm_control task or Gymnasium id by name, or a class or function that makes a gymnasium.Env when called
+        without arguments; it is sent to the processes by cloudpickle. None: what `config` names.
+      config: names of presets or paths of YAML files, one or several, later ones win; or a
+        `bayes_planet.config.Config`. See `agents.settings.configure` for what comes before and after.
+      seed: of every random stream, 0 to 2**31 - 1. None: that of `config`, which is 0 unless it says otherwise.
+      logdir: the run's folder. None: a temporary one, which goes when this object goes.
+      overrides: single settings, as {"train.batch_size": 16} or ["train.batch_size=16"].
+      strategy: a tf.distribute strategy to train on. None: the one in scope.
+      device: auto, cpu, gpu or tpu; see `training.devices.prepare_devices`.
+      verbose: 1 prints a line for each episode and evaluation.
+
+    Attributes:
+      config: the resolved `Config`.
+      observation_space: Dict of 'image' uint8 [64, 64, 3] and/or 'state' float32 [n].
+      action_space: Box(-1, 1, [A], float32).
+
+    Raises:
+      ConfigError, UnknownTaskError, UnsupportedSpaceError, NoGLError: settings or a task that cannot be used.
+      RunDirectoryError: `logdir` holds a run of other settings, or another process trains there.
+    """
+
+    def __init__(
+        self,
+        env: settings.Environment | None = None,
+        config: settings.Presets = "laptop",
+        *,
+        seed: int | None = None,
+        logdir: str | os.PathLike[str] | None = None,
+        overrides: settings.Overrides | None = None,
+        strategy: tf.distribute.Strategy | None = None,
+        device: str = "auto",
+        verbose: int = 0,
+    ):
+        self._begin(settings.configure(env, config, seed, overrides), env, verbose)
+        directory = self._choose_folder(logdir)
+        directory.prepare(self.config)
+        directory.unlock()
+        _prepare_devices(device)
+        environments = self._training_environments()
+        self._build((environments.observation_space, environments.action_space), strategy)
+        saved_model.restore(directory, self._parts)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        env: settings.Environment | None = None,
+        *,
+        logdir: str | os.PathLike[str] | None = None,
+        strategy: tf.distribute.Strategy | None = None,
+        device: str = "auto",
+        verbose: int = 0,
+    ) -> Self:
+        """A model from what `save` wrote, or the newest state of a run from its folder.
+
+        The environment is not needed before it is used (`learn`, `evaluate`, `make_env`), the replay not before
+        `learn`. `learn` goes on with a run in its folder. From a saved model it starts a new run, in `logdir`, with
+        its weights and optimizer and with episodes and updates counted from 0.
+
+        Args:
+          path: of the folder.
+          env: as in the class, where the name in the configuration does not find it on this machine.
+          logdir: for a saved model, where `learn` puts its run. None: a temporary folder.
+          strategy, device, verbose: as in the class.
+
+        Raises:
+          RunDirectoryError: the folder holds neither, or `logdir` already holds a run.
+          CheckpointError: no checkpoint can be read.
+          ConfigError: its config.yaml cannot be used.
+        """
+        directory = RunDirectory(settings.as_path(path))
+        model = cls.__new__(cls)
+        model._begin(directory.read_config(), env, verbose)
+        model._origin = saved_model.read_progress(directory)
+        if model._origin is None:
+            if logdir is not None and Path(logdir) != directory.path:
+                raise RunDirectoryError(f"{path} is a run: it goes on in its own folder. Accepted: logdir=None.")
+            model._choose_folder(path)
+        elif logdir is not None and model._choose_folder(logdir).config_file.exists():
+            raise RunDirectoryError(f"{logdir} holds a run already. Accepted: a folder without one.")
+        _prepare_devices(device)
+        spaces = directory.read_spaces()
+        if spaces is None:  # a run of an earlier version
+            environments = model._training_environments()
+            spaces = environments.observation_space, environments.action_space
+        model._build(spaces, strategy)
+        if not saved_model.restore(directory, model._parts):
+            raise RunDirectoryError(f"{path} has no checkpoint yet. Train it until its first episode is done.")
+        return model
+
+    def _begin(self, config: Config, env: settings.Environment | None, verbose: int) -> None:
+        self.config = config
+        self.verbose = verbose
+        self._factory = None if env is None or isinstance(env, str) else env
+        if isinstance(env, str):
+            self.config = dataclasses.replace(config, env=dataclasses.replace(config.env, name=env))
+        self._directory: RunDirectory | None = None
+        self._logs = None
+        self._temporary: tempfile.TemporaryDirectory | None = None
+        self._environments: Workers | None = None
+        self._own_env = None
+        self._origin: saved_model.Progress | None = None
+        self._trainer: Trainer | None = None
+
+    @property
+    def logdir(self) -> Path | None:
+        """The run's folder; None for a saved model that was loaded and not trained since."""
+        return None if self._directory is None else self._directory.path
+
+    @property
+    def num_episodes(self) -> int:
+        """Training episodes so far, those of random actions included."""
+        return self._progress()["episodes"]
+
+    @property
+    def num_env_steps(self) -> int:
+        """Simulator steps so far: decisions times the action repeat."""
+        return self._progress()["env_steps"]
+
+    @property
+    def num_timesteps(self) -> int:
+        """`num_env_steps`, by the name it has in Stable-Baselines3."""
+        return self.num_env_steps
+
+    @property
+    def num_updates(self) -> int:
+        """Updates of the world model so far."""
+        return int(self._parts.learner.updates.numpy())
+
+    def _progress(self) -> saved_model.Progress:
+        if self._origin is not None:
+            return self._origin
+        if self._trainer is not None:
+            episodes, env_steps = self._trainer.replay.episodes, self._trainer.env_steps
+        else:
+            episodes, env_steps = learning.collected(self.logdir, self.config)
+        return {"episodes": episodes, "env_steps": env_steps, "updates": self.num_updates}
+
+    def learn(
+        self,
+        total_env_steps: int | None = None,
+        *,
+        episodes: int | None = None,
+        callbacks: BaseCallback | Iterable[BaseCallback] = (),
+        progress_bar: bool = False,
+    ) -> Self:
+        """Trains, and goes on where the last `learn` (or the run in `logdir`) stopped.
+
+        Twice is once with the sum: the same weights, bit for bit, where both end with the same episode.
+
+        Args:
+          total_env_steps: at least so many more simulator steps. Episodes are whole, so it may be more. Under
+            `env.workers=n` episodes come in rounds of n.
+          episodes: so many more training episodes, instead. Neither: until there are `config.train.episodes`, then an
+            evaluation ends the run.
+          callbacks: see `bayes_planet.agents.callbacks`. One that returns False ends the training.
+          progress_bar: draw one, on terminals.
+
+        Returns:
+          This model.
+
+        Raises:
+          KeyboardInterrupt: Ctrl-C. The step is finished and everything saved before; a second one stops at once.
+          TrainingDivergedError: gradients are not finite any more.
+          ValueError: an amount that is not positive, or both; `train.sequence_length` above every episode's length.
+
+        SIGTERM and SIGUSR1 are treated the same way: first the run is saved, then the signal does what it did before.
+        An exception in a callback is raised once the run is saved.
+        """
+        amount = learning.Amount(total_env_steps, episodes)
+        callback = as_one(callbacks)
+        directory = self._choose_folder(self.logdir)
+        with learning.interruption() as interruption:
+            watch = learning.Watch(callback, interruption)
+            with learning.opened(
+                self.config, directory, self._parts, self._training_environments, self._factory, amount, watch,
+                with_weights=self._origin is not None,
+            ) as trainer:  # fmt: skip
+                self._trainer, self._origin = trainer, None
+                try:
+                    callback.init_callback(self)
+                    learning.work(trainer, amount, watch, progress_bar, lines=self.verbose > 0)
+                finally:
+                    self._trainer = None
+        learning.pass_on(interruption)
+        return self
+
+    def report(self, out: str | os.PathLike[str] | None = None) -> Path:
+        """Writes the HTML page about the run (`bayes-planet report`), by default to report.html in its folder."""
+        from bayes_planet.evaluation import analysis
+
+        if self.logdir is None:
+            raise ValueError("A saved model has no run to report on. Accepted: a model that was trained here.")
+        path = self.logdir / "report.html" if out is None else settings.as_path(out)
+        return write_report([self.logdir], path, load_analysis=analysis.load).path
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Writes weights, optimizer, settings and spaces into a folder, for `load`. No pickle, no episodes.
+
+        Args:
+          path: a name that is free, or of an older saved model, which is replaced in one go.
+
+        Raises:
+          ValueError: something else is there.
+        """
+        spaces = self.observation_space, self.action_space
+        return saved_model.save(settings.as_path(path), self.config, self._parts, spaces, self._progress())
+
+    def close(self) -> None:
+        """Ends the environment processes and removes a temporary `logdir`. What needs them starts them again."""
+        if self._environments is not None:
+            self._environments.close()
+            self._environments = None
+        if self._own_env is not None:
+            self._own_env.close()
+            self._own_env = None
+        if self._temporary is not None:
+            self._origin = self._progress()  # the weights stay, without their run
+            self._temporary.cleanup()
+            self._temporary = self._directory = self._logs = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _choose_folder(self, logdir: str | os.PathLike[str] | None) -> RunDirectory:
+        if logdir is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="bayes_planet-")
+            logdir = Path(self._temporary.name) / "run"
+            print(f"BayesPlanet: no logdir, so the run in {logdir} goes with this object.", file=sys.stderr)
+        self._directory = RunDirectory(settings.as_path(logdir))
+        self._logs = self._directory.logs
+        return self._directory
+
+    def _training_environments(self) -> Workers:
+        if self._environments is None:
+            self._environments = self._workers(self.config.env.workers, "workers.log")
+        return self._environments
+
+
+def _prepare_devices(device: str) -> None:
+    # Where TensorFlow has taken its devices already, the program has chosen how.
+    allowed = [DeviceError] if device == "auto" else []
+    with contextlib.suppress(*allowed):
+        prepare_devices(device)

@@ -1,0 +1,94 @@
+"""A trained model in a folder: config.yaml, spaces.json, model.json and one checkpoint. No pickle anywhere.
+
+The folder looks like that of a run without episodes, so `bayes-planet evaluate` takes it too.
+"""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+
+from bayes_planet import presets
+from bayes_planet.config import Config
+from bayes_planet.training.build import Parts
+from bayes_planet.training.checkpoints import Checkpoints
+from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError, versions
+from bayes_planet.training.spaces import encode
+
+FORMAT = 1
+Progress = dict[str, int]
+
+
+def checkpoints(folder: Path, parts: Parts, keep: int = 1) -> Checkpoints:
+    """The checkpoints in a folder, of what a saved model and a run have in common."""
+    learner = parts.learner
+    return Checkpoints(folder, keep, model=parts.world_model, optimizer=learner.optimizer, updates=learner.updates)
+
+
+def save(
+    path: Path,
+    config: Config,
+    parts: Parts,
+    spaces: tuple[gymnasium.spaces.Dict, gymnasium.spaces.Box],
+    progress: Progress,
+) -> Path:
+    """Writes the folder, whole or not at all; one that holds a saved model is replaced.
+
+    Raises:
+      ValueError: `path` is a file, or a folder with something else in it.
+      CheckpointError, OSError: it could not be written.
+    """
+    directory = RunDirectory(path)
+    if path.exists() and not directory.model_file.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise ValueError(
+            f"{path} exists and is no saved model. Accepted: a name that is free, an empty folder, or an older saved "
+            "model, which is replaced."
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh, old = (path.with_name(f".{path.name}.{os.getpid()}.{kind}") for kind in ("new", "old"))
+    shutil.rmtree(fresh, ignore_errors=True)
+    try:
+        new = RunDirectory(fresh)
+        fresh.mkdir()
+        presets.save(config, new.config_file)
+        new.spaces_file.write_bytes(encode(*spaces))
+        described = {"format": FORMAT, **progress, "versions": versions()}
+        new.model_file.write_text(json.dumps(described, indent=1) + "\n")
+        checkpoints(new.checkpoints, parts).save({"updates": progress["updates"], "evaluated_at": -1})
+        if path.exists():
+            path.rename(old)
+        fresh.rename(path)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+    return path
+
+
+def read_progress(directory: RunDirectory) -> Progress | None:
+    """How far the model was when it was saved: 'episodes', 'env_steps', 'updates'. None: the folder is a run.
+
+    Raises:
+      RunDirectoryError: it was saved by a later version.
+    """
+    if not directory.model_file.exists():
+        return None
+    described: dict[str, Any] = json.loads(directory.model_file.read_text())
+    if described.get("format") != FORMAT:
+        version = described.get("versions", {}).get("bayes-planet", "a later one")
+        raise RunDirectoryError(
+            f"{directory.model_file} has format {described.get('format')!r}. Accepted: {FORMAT}. Install the version "
+            f"of bayes_planet that it was saved with: {version}."
+        )
+    return {key: int(described[key]) for key in ("episodes", "env_steps", "updates")}
+
+
+def restore(directory: RunDirectory, parts: Parts) -> bool:
+    """Loads the newest usable checkpoint into the parts; false where there is none. Nothing in the folder changes.
+
+    Raises:
+      CheckpointError: there are checkpoints and none can be read.
+    """
+    return checkpoints(directory.checkpoints, parts).restore(partial=True) is not None

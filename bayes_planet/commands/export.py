@@ -1,0 +1,93 @@
+"""`bayes-planet export`: the newest checkpoint's noise-free policy as a SavedModel for TensorFlow alone."""
+
+import argparse
+import contextlib
+import dataclasses
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+
+from bayes_planet.commands.errors import ENVIRONMENT_ERRORS, UserError, user_errors
+from bayes_planet.config import Config
+from bayes_planet.envs import Workers
+from bayes_planet.presets import ConfigError
+from bayes_planet.training.console import divert_output
+from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError, versions
+
+PRECISIONS = ("float32", "bfloat16")
+
+
+def export(options: argparse.Namespace) -> int:
+    """Writes the folder and says what is in it. The run is left as it is."""
+    if options.batch_size is not None and options.batch_size < 1:
+        raise UserError(f"--batch-size is {options.batch_size}. Accepted: 1 or more, or leave it out for any number.")
+    if options.precision not in PRECISIONS:
+        raise UserError(f"--precision is {options.precision!r}. Accepted: {', '.join(PRECISIONS)}.")
+    with user_errors(RunDirectoryError, ConfigError):
+        directory = RunDirectory(options.run)
+        config = directory.read_config()
+    # Neither is part of what was learned, and both tie the graph to a kind of machine.
+    config = dataclasses.replace(
+        config, train=dataclasses.replace(config.train, precision=options.precision, xla="never")
+    )
+    with contextlib.ExitStack() as stack:
+        logs = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        console = stack.enter_context(divert_output(logs / "libraries.log"))
+
+        from bayes_planet.agents import saved_model
+        from bayes_planet.agents.export import ExportError, check_target, export_policy, seeded_policy
+        from bayes_planet.training.build import build
+        from bayes_planet.training.checkpoints import CheckpointError
+        from bayes_planet.training.devices import prepare_devices
+
+        with user_errors(ExportError):
+            check_target(options.out, options.overwrite)
+        prepare_devices()
+        spaces = _spaces(directory, config, logs / "workers.log")
+        parts = build(config, *spaces)
+        with user_errors(CheckpointError):
+            if not saved_model.restore(directory, parts):
+                raise UserError(f"{options.run} has no checkpoint yet. Train it until its first episode is done.")
+        policy = seeded_policy(parts.actor, *spaces)
+        facts = {
+            "run": str(options.run),
+            "precision": options.precision,
+            "env": dataclasses.asdict(config.env),
+            "planner": dataclasses.asdict(config.planner),
+            "versions": versions(),
+        }
+        updates = int(parts.learner.updates.numpy())
+        with user_errors(ExportError):
+            contents = export_policy(
+                policy,
+                options.out,
+                updates=updates,
+                facts=facts,
+                batch_size=options.batch_size,
+                overwrite=options.overwrite,
+            )
+        console.print(_summary(options.out, contents), markup=False, highlight=False)
+    return 0
+
+
+def _spaces(
+    directory: RunDirectory, config: Config, log_file: Path
+) -> tuple[gymnasium.spaces.Dict, gymnasium.spaces.Box]:
+    """What the agent sees and does, from the run's folder; a run of an earlier version needs its environment for it."""
+    with user_errors(*ENVIRONMENT_ERRORS, ValueError):
+        if (spaces := directory.read_spaces()) is not None:
+            return spaces
+        with Workers(config.env, 1, log_file) as environments:
+            return environments.observation_space, environments.action_space
+
+
+def _summary(folder: Path, contents: dict[str, Any]) -> str:
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    number = "any number of" if contents["batch_size"] is None else contents["batch_size"]
+    return (
+        f"{folder} ({size / 1e6:.1f} MB): the policy of {contents['env']['name']} after {contents['updates']} updates, "
+        f"for {number} environment{'' if contents['batch_size'] == 1 else 's'}, {contents['precision']}\n"
+        f"  run it with TensorFlow alone as {folder / 'README.md'} says"
+    )

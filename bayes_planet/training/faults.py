@@ -1,0 +1,92 @@
+"""Episodes from environment processes that may die, hang or fail: the others go on, and what was lost is run again."""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from bayes_planet.envs import WorkerError
+from bayes_planet.replay.rollout import Environments, Episode, Policy, rollout_some
+
+WORKER_FAULTS = 3
+Result = TypeVar("Result")
+
+
+class FaultTolerantRollouts:
+    """`rollout` in environments some of which may fail on the way.
+
+    A worker that fails is started anew and what it had of its episode is dropped. The others finish theirs, then the
+    lost one is run again from its start: in the same row of a batch of the same size, from the same seeds, so it is
+    what it would have been. Faults change no result, however many environments there are.
+
+    Args:
+      note: told of every fault.
+
+    Attributes:
+      worker_faults: environment processes that died, hung or failed and were replaced.
+      dropped_episodes: episodes that were begun, lost with one of them, and run again.
+    """
+
+    def __init__(self, note: Callable[[str], None] = lambda text: None):
+        self._note = note
+        self._lock = threading.Lock()  # groups of environments have threads of their own
+        self.worker_faults = 0
+        self.dropped_episodes = 0
+
+    def __call__(self, environments: Environments, policy: Callable[[], Policy], seeds: Sequence[int]) -> list[Episode]:
+        """One episode for each seed, side by side, in order.
+
+        Args:
+          environments: at least len(seeds) of them, whose `reset` and `step` take `faults`.
+          policy: makes the policy, for the first try and for each further one; equal ones, and no row sees another.
+          seeds: the environments' seeds, one an episode.
+
+        Raises:
+          WorkerError: an episode was lost more than WORKER_FAULTS times, or a process does not even start.
+        """
+        for index in environments.broken:
+            self._count(f"worker {index} ended between two episodes")
+            self._restart(environments, index)
+        episodes: dict[int, Episode] = {}
+        losses = [0] * len(seeds)
+        while missing := [index for index in range(len(seeds)) if index not in episodes]:
+            faults: dict[int, WorkerError] = {}
+            episodes |= rollout_some(environments, policy(), seeds, missing, faults)
+            for index, error in sorted(faults.items()):
+                self._count(str(error), "; its episode is dropped and run again", dropped=1)
+                losses[index] += 1
+                if losses[index] > WORKER_FAULTS:
+                    raise WorkerError(
+                        f"An episode was lost {losses[index]} times in a row, each time with a fresh environment "
+                        f"process. The last time: {error}",
+                        index,
+                    ) from error
+                self._restart(environments, index)
+        return [episodes[index] for index in range(len(seeds))]
+
+    def again(self, environments: Environments, work: Callable[[], Result]) -> Result:
+        """Does `work` in these environments, again from its start where one failed; gives up after WORKER_FAULTS."""
+        for _ in range(WORKER_FAULTS):
+            try:
+                return work()
+            except WorkerError as error:
+                for index in sorted({error.index, *environments.broken}):
+                    reason = str(error) if index == error.index else f"worker {index} ended"
+                    self._count(reason, "; what it was needed for is done again")
+                    self._restart(environments, index)
+        return work()
+
+    def _count(self, reason: str, consequence: str = "", dropped: int = 0) -> None:
+        with self._lock:
+            self.worker_faults += 1
+            self.dropped_episodes += dropped
+        first = reason.splitlines()[0]
+        self._note(f"An environment process failed and is started anew{consequence}: {first}")
+
+    def _restart(self, environments: Environments, index: int) -> None:
+        for _ in range(WORKER_FAULTS):
+            try:
+                environments.restart(index)
+                return
+            except WorkerError as error:
+                self._count(str(error))
+        environments.restart(index)

@@ -1,0 +1,196 @@
+"""Collection with several environments, some of which fail: what is kept, what is done again, what is counted."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from bayes_planet import presets
+from bayes_planet.config import Config
+from bayes_planet.envs import WorkerError, Workers
+from bayes_planet.replay import episode as episode_format
+from bayes_planet.training.build import Parts, build
+from bayes_planet.training.collector import Collector
+from bayes_planet.training.groups import StoppedError, side_by_side
+from tests.envs.test_workers import ended
+from tests.training.walk import STEPS, Walk
+
+TASK = ("env.observations=state", "env.name=Walk", "env.action_repeat=1", "env.timeout_seconds=2")
+RANDOM = "train.seed_episodes=1000"
+PLANNED = "train.seed_episodes=1"
+
+
+def config_of(*overrides: str) -> Config:
+    return presets.load(["bayes_planet", "debug"], [*TASK, "train.episodes=2000", *overrides])
+
+
+@pytest.fixture(scope="module")
+def four():
+    """Four workers, for all tests that leave four working ones behind."""
+    with Workers(config_of().env, 4, factory=Walk) as workers:
+        yield workers
+
+
+@pytest.fixture(scope="module")
+def parts(four) -> Parts:
+    return build(config_of(), four.observation_space, four.action_space)
+
+
+def collector_of(workers: Workers, parts: Parts, *overrides: str, told: list[str] | None = None) -> Collector:
+    note = (lambda text: None) if told is None else told.append
+    return Collector(config_of(*overrides), workers, parts.actor, 1, note)
+
+
+def at_step(number: int, action: Callable[[], None]) -> Callable[[], None]:
+    """A `before_step` that does something once."""
+    steps = iter(range(10**6))
+    return lambda: action() if next(steps) == number else None
+
+
+def assert_same(episodes, expected) -> None:
+    assert len(episodes) == len(expected)
+    for episode, other in zip(episodes, expected, strict=True):
+        assert episode_format.validate(episode) == STEPS + 1
+        assert episode.keys() == other.keys()
+        for key, value in episode.items():
+            np.testing.assert_array_equal(value, other[key], err_msg=key)
+
+
+@pytest.mark.parametrize("kind", [RANDOM, PLANNED])
+def test_lost_episodes_are_what_they_would_have_been_and_the_others_are_kept(four, parts, kind):
+    """One of each group is killed in the middle of an episode. Nobody else starts anew."""
+    indices = [2, 3, 4, 5]
+    expected = collector_of(four, parts, kind).collect(indices, lambda: None).episodes
+    assert len({episode["reward"].sum() for episode in expected}) == 4
+    before, resets = four.pids, [info["resets"] for info in four.infos]
+    told: list[str] = []
+    collector = collector_of(four, parts, kind, told=told)
+
+    def kill() -> None:
+        os.kill(four.pids[1], signal.SIGKILL)
+        os.kill(four.pids[2], signal.SIGKILL)
+
+    assert_same(collector.collect(indices, at_step(4, kill)).episodes, expected)
+    assert (collector.worker_faults, collector.dropped_episodes) == (2, 2)
+    assert len(told) == 2 and all("is dropped and run again" in text and "SIGKILL" in text for text in told)
+    assert [pid == other for pid, other in zip(four.pids, before, strict=True)] == [True, False, False, True]
+    assert [info["resets"] for info in four.infos] == [resets[0] + 1, 1, 1, resets[3] + 1]
+
+
+def test_episodes_do_not_depend_on_the_other_group(four, parts):
+    """Two workers are two groups: each episode is the one that a single worker collects."""
+    with Workers(config_of().env, 1, factory=Walk) as one:
+        alone = [collector_of(one, parts, PLANNED).collect([index], lambda: None).episodes[0] for index in (2, 3)]
+    assert_same(collector_of(four, parts, PLANNED).collect([2, 3], lambda: None).episodes, alone)
+
+
+def test_a_hung_worker_is_replaced_and_its_episode_run_again(four, parts):
+    expected = collector_of(four, parts, RANDOM).collect([0, 1, 2], lambda: None).episodes
+    stopped = four.pids[1]
+    collector = collector_of(four, parts, RANDOM)
+    found = collector.collect([0, 1, 2], at_step(3, lambda: os.kill(stopped, signal.SIGSTOP))).episodes
+    assert_same(found, expected)
+    assert (collector.worker_faults, collector.dropped_episodes) == (1, 1)
+    assert four.pids[1] != stopped and ended(stopped)
+
+
+def test_a_worker_that_ends_between_episodes_costs_none(four, parts):
+    collector = collector_of(four, parts, RANDOM)
+    expected = collector.collect([0, 1, 2, 3], lambda: None).episodes
+    os.kill(four.pids[3], signal.SIGKILL)
+    assert ended(four.pids[3])
+    assert_same(collector.collect([0, 1, 2, 3], lambda: None).episodes, expected)
+    assert (collector.worker_faults, collector.dropped_episodes) == (1, 0)
+
+
+def test_a_worker_that_dies_at_its_start_gets_another_try(parts, tmp_path):
+    marker = tmp_path / "die"
+    with Workers(config_of().env, 1, factory=lambda: Walk(dies_at_start_once=str(marker))) as workers:
+        collector = collector_of(workers, parts, RANDOM)
+        expected = collector.collect([0], lambda: None).episodes
+        marker.touch()
+        kill = at_step(3, lambda: os.kill(workers.pids[0], signal.SIGKILL))
+        assert_same(collector.collect([0], kill).episodes, expected)
+        assert (collector.worker_faults, collector.dropped_episodes) == (2, 1)
+
+
+def test_an_environment_that_always_crashes_ends_with_what_happened(parts):
+    with Workers(config_of().env, 2, factory=lambda: Walk(always_dies_at=3)) as workers:
+        collector = collector_of(workers, parts, RANDOM)
+        with pytest.raises(WorkerError, match=r"lost 4 times in a row.*fresh environment process.*exit code 17"):
+            collector.collect([0, 1], lambda: None)
+        assert 4 <= collector.dropped_episodes <= 8
+
+
+def test_an_evaluation_with_a_fault_is_done_again(four, parts):
+    collector = collector_of(four, parts, RANDOM)
+    tries: list[int] = []
+
+    def work() -> int:
+        tries.append(len(tries))
+        if len(tries) == 1:
+            os.kill(four.pids[0], signal.SIGKILL)
+        four.reset([0, 1, 2, 3])
+        return len(tries)
+
+    assert collector.surviving_faults(four, work) == 2
+    assert (collector.worker_faults, collector.dropped_episodes, four.broken) == (1, 0, [])
+
+
+def test_works_side_by_side_give_their_results_in_order():
+    together = threading.Barrier(2, timeout=20)  # reached only if both run at a time
+    polled: list[int] = []
+
+    def slow(step) -> str:
+        together.wait()
+        while len(polled) < 2:
+            step()
+            time.sleep(0.01)
+        return "slow"
+
+    def quick(step) -> str:
+        together.wait()
+        step()
+        return "quick"
+
+    stepped: list[int] = []
+    found = side_by_side([quick, slow], lambda: stepped.append(1), lambda: polled.append(1))
+    assert found == ["quick", "slow"] and stepped == [1] and len(polled) >= 2
+
+
+@pytest.mark.parametrize("failing", ["first", "second", "waiting"])
+def test_one_error_ends_all_works(failing):
+    ends: list[str] = []
+
+    def work(name: str):
+        def run(step) -> None:
+            try:
+                for number in range(2000):
+                    step()
+                    time.sleep(0.01)
+                    if number == 3 and name == failing:
+                        raise ZeroDivisionError(name)
+                    if failing == "waiting" and name == "first":
+                        return
+            except Exception as error:
+                ends.append(f"{name}: {type(error).__name__}")
+                raise
+
+        return run
+
+    def interrupt() -> None:
+        if failing == "waiting":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt if failing == "waiting" else ZeroDivisionError):
+        side_by_side([work("first"), work("second")], lambda: None, interrupt)
+    expected = {
+        "first": ["first: ZeroDivisionError", f"second: {StoppedError.__name__}"],
+        "second": ["first: ZeroDivisionError", "second: ZeroDivisionError"],
+        "waiting": [f"second: {StoppedError.__name__}"],
+    }
+    assert sorted(ends) == expected[failing]

@@ -29,8 +29,17 @@ def test_commands_are_understood(command):
         presets.load(options.presets)
 
 
-@pytest.mark.parametrize("code", [text for kind, text in BLOCKS if kind == "python"])
-def test_python_snippets_run(code):
+SMALLER = {'"laptop"': '"debug"', "100_000": "2_000", "episodes=10": "episodes=1"}
+SNIPPETS = [
+    pytest.param(text, marks=pytest.mark.slow if ".learn(" in text else []) for kind, text in BLOCKS if kind == "python"
+]
+
+
+@pytest.mark.parametrize("code", SNIPPETS)
+def test_python_snippets_run(code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for given, smaller in SMALLER.items():
+        code = code.replace(given, smaller)
     exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
 
 

@@ -78,7 +78,7 @@ def restored(config: Config, run: Path, environments: Workers) -> "Parts":
 def _evaluate(options: argparse.Namespace, config: Config, environments: Workers) -> dict:
     from bayes_planet.evaluation.live import open_loop_monitor
     from bayes_planet.report.video import save_video
-    from bayes_planet.training.scoring import FINAL, final_score
+    from bayes_planet.training.scoring import FINAL, film, final_score
     from bayes_planet.training.seeds import Stream, seed_words
 
     parts = restored(config, options.run, environments)
@@ -95,10 +95,11 @@ def _evaluate(options: argparse.Namespace, config: Config, environments: Workers
         "stddev": score.stddev,
     }
     images = "image" in learner.world_model.observation_shapes
-    if (options.video is not None or options.open_loop is not None) and not images:
-        raise UserError("The run has no images (env.observations is state), so there is no video to write.")
+    if options.open_loop is not None and not images:
+        raise UserError("The run has no images (env.observations is state), so there is no open-loop video to write.")
     if options.video is not None:
-        result["video"] = str(save_video(options.video, score.episodes[0]["image"], fps=25, scale=4))
+        frames = score.episodes[0]["image"] if images else film(parts.actor, seed, environments)
+        result["video"] = str(save_video(options.video, frames, fps=25, scale=4))
     if options.open_loop is not None:
         evaluation = config.evaluation
         key = seed_words(seed, Stream.OPEN_LOOP, FINAL)

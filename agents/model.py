@@ -231,17 +231,18 @@ class BayesPlanet(TrainedModel):
         path = self.logdir / "report.html" if out is None else settings.as_path(out)
         return write_report([self.logdir], path, load_analysis=analysis.load).path
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
+    def save(self, path: str | os.PathLike[str], optimizer: bool = True) -> Path:
         """Writes weights, optimizer, settings and spaces into a folder, for `load`. No pickle, no episodes.
 
         Args:
           path: a name that is free, or of an older saved model, which is replaced in one go.
+          optimizer: false leaves it out: a third of the size, for models that will act rather than learn.
 
         Raises:
           ValueError: something else is there.
         """
         spaces = self.observation_space, self.action_space
-        return saved_model.save(settings.as_path(path), self.config, self._parts, spaces, self._progress())
+        return saved_model.save(settings.as_path(path), self.config, self._parts, spaces, self._progress(), optimizer)
 
     def close(self) -> None:
         """Ends the environment processes and removes a temporary `logdir`. What needs them starts them again."""

@@ -22,10 +22,10 @@ FORMAT = 1
 Progress = dict[str, int]
 
 
-def checkpoints(folder: Path, parts: Parts, keep: int = 1) -> Checkpoints:
+def checkpoints(folder: Path, parts: Parts, optimizer: bool = True) -> Checkpoints:
     """The checkpoints in a folder, of what a saved model and a run have in common."""
-    learner = parts.learner
-    return Checkpoints(folder, keep, model=parts.world_model, optimizer=learner.optimizer, updates=learner.updates)
+    trained: dict[str, Any] = {"model": parts.world_model, "updates": parts.learner.updates}
+    return Checkpoints(folder, 1, **trained, **({"optimizer": parts.learner.optimizer} if optimizer else {}))
 
 
 def save(
@@ -34,8 +34,11 @@ def save(
     parts: Parts,
     spaces: tuple[gymnasium.spaces.Dict, gymnasium.spaces.Box],
     progress: Progress,
+    optimizer: bool = True,
 ) -> Path:
     """Writes the folder, whole or not at all; one that holds a saved model is replaced.
+
+    Without `optimizer` it takes a third of the space; training that goes on from it begins with a fresh one.
 
     Raises:
       ValueError: `path` is a file, or a folder with something else in it.
@@ -55,9 +58,9 @@ def save(
         fresh.mkdir()
         presets.save(config, new.config_file)
         new.spaces_file.write_bytes(encode(*spaces))
-        described = {"format": FORMAT, **progress, "versions": versions()}
+        described = {"format": FORMAT, **progress, "optimizer": optimizer, "versions": versions()}
         new.model_file.write_text(json.dumps(described, indent=1) + "\n")
-        checkpoints(new.checkpoints, parts).save({"updates": progress["updates"], "evaluated_at": -1})
+        checkpoints(new.checkpoints, parts, optimizer).save({"updates": progress["updates"], "evaluated_at": -1})
         if path.exists():
             path.rename(old)
         fresh.rename(path)
@@ -73,9 +76,9 @@ def read_progress(directory: RunDirectory) -> Progress | None:
     Raises:
       RunDirectoryError: it was saved by a later version.
     """
-    if not directory.model_file.exists():
+    described = _description(directory)
+    if described is None:
         return None
-    described: dict[str, Any] = json.loads(directory.model_file.read_text())
     if described.get("format") != FORMAT:
         version = described.get("versions", {}).get("bayes-planet", "a later one")
         raise RunDirectoryError(
@@ -91,4 +94,9 @@ def restore(directory: RunDirectory, parts: Parts) -> bool:
     Raises:
       CheckpointError: there are checkpoints and none can be read.
     """
-    return checkpoints(directory.checkpoints, parts).restore(partial=True) is not None
+    optimizer = (_description(directory) or {}).get("optimizer", True)
+    return checkpoints(directory.checkpoints, parts, optimizer).restore(partial=True) is not None
+
+
+def _description(directory: RunDirectory) -> dict[str, Any] | None:
+    return json.loads(directory.model_file.read_text()) if directory.model_file.exists() else None

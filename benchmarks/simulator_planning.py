@@ -17,22 +17,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("MUJOCO_GL", "disabled")
-
-import mujoco
-import mujoco.rollout
 import numpy as np
 import tensorflow as tf
-from dm_control import suite
 
 from bayes_planet import presets
 from bayes_planet.config import Config
+from bayes_planet.envs import rendering
 from bayes_planet.planning import Plan, candidate_counts, cross_entropy_method
 from bayes_planet.training.seeds import Stream, environment_seed, seed_words
 from benchmarks.machine import describe_machine
 
 FULL_SPEED = 10.0  # m/s at which cheetah-run's reward is 1, linear from 0 (dm_control/suite/cheetah.py)
-STATE = mujoco.mjtState.mjSTATE_FULLPHYSICS
 
 
 class CheetahSimulator:
@@ -45,6 +40,11 @@ class CheetahSimulator:
     """
 
     def __init__(self, action_repeat: int, threads: int, physics: Any = None):
+        rendering.select_backend()  # before the first import of dm_control and mujoco, which fixes it
+        import mujoco.rollout
+        from dm_control import suite
+
+        self._mujoco = mujoco
         self._repeat = action_repeat
         self._env = suite.load("cheetah", "run")
         self._physics = physics or self._env.physics
@@ -75,10 +75,11 @@ class CheetahSimulator:
         held = np.repeat(np.asarray(actions, np.float64), self._repeat, axis=1)
         # The sensors of a step are those of the state before it: one more step shows the last state.
         held = np.concatenate([held, held[:, -1:]], 1)
-        start = np.empty(mujoco.mj_stateSize(self._model, STATE))
-        mujoco.mj_getState(self._model, self._physics.data.ptr, start, STATE)
+        kind = self._mujoco.mjtState.mjSTATE_FULLPHYSICS
+        start = np.empty(self._mujoco.mj_stateSize(self._model, kind))
+        self._mujoco.mj_getState(self._model, self._physics.data.ptr, start, kind)
         warm = np.array(self._physics.data.qacc_warmstart)
-        _, sensors = mujoco.rollout.rollout(
+        _, sensors = self._mujoco.rollout.rollout(
             self._model, self._data, start[None], held, initial_warmstart=warm[None], persistent_pool=True
         )
         rewards = np.clip(sensors[:, 1:, self._speed] / FULL_SPEED, 0.0, 1.0)

@@ -105,6 +105,19 @@ def test_what_is_saved(saved, model):
     assert [path.name for path in saved.parent.iterdir()] == ["saved"]
 
 
+def test_saved_without_the_optimizer_it_is_a_third_and_acts_the_same(saved, model, episode, tmp_path):
+    small = model.save(tmp_path / "small", optimizer=False)
+
+    def size(folder):
+        return next(folder.rglob("variables.data*")).stat().st_size
+
+    assert size(small) < 0.4 * size(saved)
+    with BayesPlanet.load(small) as loaded, BayesPlanet.load(saved) as whole:
+        first = {key: value[0] for key, value in episode.items() if key in model.observation_space.spaces}
+        np.testing.assert_array_equal(loaded.predict(first)[0], whole.predict(first)[0])
+        loaded.learn(episodes=2)  # seed episodes: a fresh optimizer is no hindrance
+
+
 def test_the_command_line_takes_what_is_saved_and_has_the_same_numbers(saved, model, capfd):
     score = model.evaluate(2, seed=7)
     capfd.readouterr()

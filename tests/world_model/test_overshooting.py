@@ -7,7 +7,7 @@ import tensorflow as tf
 from bayes_planet import bayesian_layers
 from bayes_planet.config import Config, LossConfig, TrainConfig
 from bayes_planet.world_model.overshooting import windows
-from tests.world_model.tiny import DENSE_LAYERS, NumpyRSSM, seed, silence, tiny_batch, tiny_config, tiny_model
+from tests.world_model.tiny import DENSE_LAYERS, NumpyRSSM, by_name, seed, silence, tiny_batch, tiny_config, tiny_model
 
 STEPS, AHEAD = 6, 3
 
@@ -46,7 +46,7 @@ def test_loss_is_that_of_rewards_predicted_step_by_step():
     batch = masked_batch()
     terms = loss(model, batch)
     weights = bayesian_layers.sample_weights(model.rssm, seed(2))
-    reference = NumpyRSSM(model.rssm, weights, min_stddev=0.0)
+    reference = NumpyRSSM(model.rssm, by_name(model.rssm, weights), min_stddev=0.0)
     posterior, _ = model.observe(batch, seed(1), weights)
 
     errors = []

@@ -10,6 +10,7 @@ from tests.world_model.tiny import (
     ACTION_SIZE,
     DENSE_LAYERS,
     NumpyRSSM,
+    by_name,
     scramble_biases,
     seed,
     silence,
@@ -51,13 +52,6 @@ def assert_follows(reference_at, inputs, posterior: State, prior: State) -> None
             posterior.mean[:, time], reference.posterior(belief, embedded[:, time])[0], rtol=1e-4, atol=1e-5
         )
         belief, sample = posterior.belief[:, time].numpy(), posterior.sample[:, time].numpy()
-
-
-def by_name(rssm: RSSM, weights: dict, draw: int | None = None) -> dict:
-    """A weight sample keyed by layer name; keys carry a number where several models are alive."""
-    layers = bayesian_layers.variational_layers(rssm)
-    entries = {layer.name: weights[bayesian_layers.layer_key(layer)] for layer in layers}
-    return tf.nest.map_structure(lambda value: value.numpy() if draw is None else value[draw].numpy(), entries)
 
 
 def test_layers_named_in_the_config_are_variational():

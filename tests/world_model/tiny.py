@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from bayes_planet import bayesian_layers
 from bayes_planet.config import Config
 from bayes_planet.world_model import RSSM, WorldModel
 
@@ -91,6 +92,13 @@ def silence(rssm: RSSM, posterior: bool = True, prior: bool = True) -> None:
     for layer in layers:
         layer.kernel.assign(tf.zeros_like(layer.kernel))
         layer.bias.assign(tf.fill(layer.bias.shape, -30.0))
+
+
+def by_name(rssm: RSSM, weights: dict, draw: int | None = None) -> dict:
+    """A weight sample keyed by layer name; keys carry a number where several models are alive."""
+    layers = bayesian_layers.variational_layers(rssm)
+    entries = {layer.name: weights[bayesian_layers.layer_key(layer)] for layer in layers}
+    return tf.nest.map_structure(lambda value: value.numpy() if draw is None else value[draw].numpy(), entries)
 
 
 class NumpyRSSM:

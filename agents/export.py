@@ -1,10 +1,7 @@
 """A noise-free policy as a folder that TensorFlow alone can run: SavedModel, policy.json, README.md."""
 
-import contextlib
 import json
-import os
-import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +17,7 @@ from bayes_planet.agents.export_readme import README
 from bayes_planet.agents.policy import BayesPlanetPolicy
 from bayes_planet.agents.seeded_policy import SeededPolicy
 from bayes_planet.planning import Actor
+from bayes_planet.replay.files import replacing_folder
 
 FACTS = "policy.json"
 _MARKS = (FACTS, "saved_model.pb")
@@ -99,7 +97,7 @@ def export_policy(
         "policy_state": _described(policy.policy_state_spec),
     }
     try:
-        with _replacing(folder) as temporary:
+        with replacing_folder(folder) as temporary:
             saver.save(str(temporary))
             contents["signatures"] = _signatures(temporary)
             (temporary / FACTS).write_text(json.dumps(contents, indent=1) + "\n", encoding="utf-8")
@@ -107,25 +105,6 @@ def export_policy(
     except (OSError, tf.errors.OpError) as error:
         raise ExportError(f"{folder} could not be written: {error}. Is the disk full?") from error
     return contents
-
-
-@contextlib.contextmanager
-def _replacing(folder: Path) -> Iterator[Path]:
-    """A temporary folder beside `folder`, which takes its name if the block ends well."""
-    folder = folder.absolute()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary, old = (folder.with_name(f".{folder.name}.{os.getpid()}.{kind}") for kind in ("new", "old"))
-    shutil.rmtree(temporary, ignore_errors=True)
-    try:
-        yield temporary
-        if folder.exists():
-            folder.rename(old)
-        temporary.rename(folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-        if old.exists() and not folder.exists():
-            old.rename(folder)
-        shutil.rmtree(old, ignore_errors=True)
 
 
 def _described(spec: Any) -> Any:

@@ -4,8 +4,6 @@ The folder looks like that of a run without episodes, so `bayes-planet evaluate`
 """
 
 import json
-import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import gymnasium
 
 from bayes_planet import presets
 from bayes_planet.config import Config
+from bayes_planet.replay.files import replacing_folder
 from bayes_planet.training.build import Parts
 from bayes_planet.training.checkpoints import Checkpoints
 from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError, versions
@@ -50,23 +49,14 @@ def save(
             f"{path} exists and is no saved model. Accepted: a name that is free, an empty folder, or an older saved "
             "model, which is replaced."
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh, old = (path.with_name(f".{path.name}.{os.getpid()}.{kind}") for kind in ("new", "old"))
-    shutil.rmtree(fresh, ignore_errors=True)
-    try:
-        new = RunDirectory(fresh)
-        fresh.mkdir()
+    with replacing_folder(path) as temporary:
+        new = RunDirectory(temporary)
+        temporary.mkdir()
         presets.save(config, new.config_file)
         new.spaces_file.write_bytes(encode(*spaces))
         described = {"format": FORMAT, **progress, "optimizer": optimizer, "versions": versions()}
         new.model_file.write_text(json.dumps(described, indent=1) + "\n")
         checkpoints(new.checkpoints, parts, optimizer).save({"updates": progress["updates"], "evaluated_at": -1})
-        if path.exists():
-            path.rename(old)
-        fresh.rename(path)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
     return path
 
 

@@ -1,7 +1,9 @@
-"""Writing a file whole or not at all."""
+"""Writing a file or a folder whole or not at all."""
 
 import contextlib
 import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 TEMPORARY_SUFFIX = ".tmp"
@@ -37,3 +39,25 @@ def write_atomically(path: Path, data: bytes) -> None:
             temporary.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def replacing_folder(folder: Path) -> Iterator[Path]:
+    """A temporary folder beside `folder`, to be made and filled, which takes its name if the block ends well.
+
+    What stood there before is gone then; if anything fails it stays.
+    """
+    folder = folder.absolute()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary, old = (folder.with_name(f".{folder.name}.{os.getpid()}.{kind}") for kind in ("new", "old"))
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        yield temporary
+        if folder.exists():
+            folder.rename(old)
+        temporary.rename(folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        if old.exists() and not folder.exists():
+            old.rename(folder)
+        shutil.rmtree(old, ignore_errors=True)

@@ -9,10 +9,8 @@ planner nothing to improve with.
 """
 
 import argparse
-import contextlib
 import dataclasses
 import json
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +22,6 @@ from rich.table import Table
 
 from bayes_planet import envs
 from bayes_planet.commands.evaluate import restored
-from bayes_planet.envs import Workers
 from bayes_planet.planning import cross_entropy_method
 from bayes_planet.planning.colored_noise import noise_matrix
 from bayes_planet.training.run_directory import RunDirectory
@@ -117,11 +114,8 @@ def measure(run: Path, steps: int, every: int, plans: int, seed: int) -> dict[st
     config = RunDirectory(run).read_config()
     if config.env.name != "dm_control/cheetah-run":
         raise ValueError(f"{run} is about {config.env.name}. Accepted: a run of dm_control/cheetah-run.")
-    with contextlib.ExitStack() as stack:
-        logs = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        workers = stack.enter_context(Workers(config.env, 1, logs / "workers.log"))
-        parts = restored(config, run, workers)
     environment = envs.make(config.env)
+    parts = restored(config, run, environment)
     simulator = CheetahSimulator(config.env.action_repeat, threads=1, physics=environment.unwrapped.physics)
     judge = Judge(parts.world_model, simulator, config.planner.horizon, plans)
     observation, _ = environment.reset(seed=environment_seed(seed, Stream.EVALUATION_ENVIRONMENT, 2**30, 0))

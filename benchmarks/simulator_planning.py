@@ -96,8 +96,7 @@ def episode_return(simulator: CheetahSimulator, config: Config, index: int) -> f
         returns = simulator.imagine(actions.numpy()[0]).sum(-1)
         return tf.constant(returns[None], tf.float32)
 
-    shape = [1, planner.horizon, simulator.action_size]
-    last = Plan(tf.zeros(shape), tf.zeros([1, kept, *shape[1:]]))
+    last: Plan | None = None
     total, done, step = 0.0, False, 0
     while not done:
         plan = cross_entropy_method(
@@ -112,7 +111,7 @@ def episode_return(simulator: CheetahSimulator, config: Config, index: int) -> f
             initial_stddev=planner.initial_stddev,
             noise_exponent=planner.noise_exponent,
             kept=kept,
-            start=last.shifted() if planner.warm_start and step else None,
+            start=last.shifted() if planner.warm_start and last is not None else None,
         )
         reward, done = simulator.step(np.clip(plan.mean[0, 0].numpy(), -1.0, 1.0))
         total += reward

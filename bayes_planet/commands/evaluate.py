@@ -6,7 +6,7 @@ import dataclasses
 import json
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from bayes_planet.commands.errors import ENVIRONMENT_ERRORS, UserError, user_errors
 from bayes_planet.config import Config
@@ -51,7 +51,17 @@ def evaluate(options: argparse.Namespace) -> int:
     return 0
 
 
-def restored(config: Config, run: Path, environments: Workers) -> "Parts":
+class Spaces(Protocol):
+    """What an agent is built for: `Workers`, or an environment in this process."""
+
+    @property
+    def observation_space(self) -> Any: ...
+
+    @property
+    def action_space(self) -> Any: ...
+
+
+def restored(config: Config, run: Path, environments: Spaces) -> "Parts":
     """The agent of a run as its newest checkpoint has it; it stays as it is.
 
     Raises:

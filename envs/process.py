@@ -8,6 +8,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -47,6 +48,7 @@ class EnvironmentProcess:
         self._number = 0
         self._asked = "start"
         self._killed = False
+        self._polling = threading.Lock()
         ours, theirs = socket.socketpair()
         with ours, theirs, open(log_file or os.devnull, "ab") as output:
             self._process = starter.popen(
@@ -67,7 +69,8 @@ class EnvironmentProcess:
 
     @property
     def alive(self) -> bool:
-        return self._process.poll() is None
+        with self._polling:  # `poll` says "alive" of a dead process while another thread is in it
+            return self._process.poll() is None
 
     def send(self, command: str, argument: Any) -> None:
         """Asks for something: reset (a seed), step (an action) or render (None)."""

@@ -2,6 +2,7 @@ import os
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import gymnasium
 import numpy as np
@@ -15,13 +16,14 @@ STATE = EnvConfig(observations="state", action_repeat=1)
 
 
 def ended(pid, seconds=20.0):
-    """Whether a process is gone, or a zombie, within that time."""
+    """Whether a process is gone, or a zombie with no thread that has yet to end, within that time."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         try:
             with open(f"/proc/{pid}/stat") as stream:
-                if stream.read().rsplit(")", 1)[1].split()[0] == "Z":
-                    return True
+                zombie = stream.read().rsplit(")", 1)[1].split()[0] == "Z"
+            if zombie and len(os.listdir(f"/proc/{pid}/task")) == 1:  # its parent can wait for it
+                return True
         except (FileNotFoundError, ProcessLookupError):
             return True
         time.sleep(0.05)
@@ -208,6 +210,19 @@ class LargeEnv(CountingEnv):
 
     def _state(self):
         return np.full(2_000_000, self.count, np.float32)
+
+
+def test_every_thread_sees_that_a_worker_is_dead(monkeypatch):
+    """Who looks first reaps it; Popen.poll calls it alive to who looks at that very moment."""
+    with Workers(STATE, 1, factory=CountingEnv) as workers:
+        os.kill(workers.pids[0], signal.SIGKILL)
+        assert ended(workers.pids[0])
+        popen = workers._processes[0]._process
+        reaped = popen._handle_exitstatus
+        monkeypatch.setattr(popen, "_handle_exitstatus", lambda status: (time.sleep(0.2), reaped(status)))
+        with ThreadPoolExecutor(4) as threads:
+            looks = [threads.submit(lambda: workers.broken) for _ in range(4)]
+        assert [look.result() for look in looks] == [[0]] * 4
 
 
 def test_a_worker_that_stops_in_the_middle_of_an_answer_has_hung():

@@ -1,0 +1,131 @@
+"""What one change to a setting does: runs of several seeds side by side, from what `benchmarks.evidence keep` kept.
+
+    python -m benchmarks.ablation results/cartpole_swingup_state_ablation
+
+Writes the folder's README.md: a row for each group of runs that differ in their seed alone, named by what it changes
+of the settings that most runs have.
+"""
+
+import argparse
+import collections
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bayes_planet.report.groups import LAYERS, NOT_THE_METHOD, Group, group_runs
+from bayes_planet.report.runs import Run, read_runs
+from bayes_planet.report.statistics import Estimate, difference, estimate
+
+COLUMNS = (
+    "what differs",
+    "seeds",
+    "score, IQM (95%)",
+    "against the first row",
+    "training return, IQM (95%)",
+    "weight KL at the end, nats",
+    "weight stddev at the end",
+    "minutes a run",
+)
+
+
+def common_settings(runs: Sequence[Run]) -> dict[str, Any]:
+    """The value of each setting that most of the runs have."""
+    keys = sorted({key for run in runs for key in run.settings if not key.startswith(NOT_THE_METHOD)})
+    common = {}
+    for key in keys:
+        counts = collections.Counter(repr(run.settings.get(key)) for run in runs)
+        [(commonest, _)] = counts.most_common(1)
+        common[key] = next(run.settings.get(key) for run in runs if repr(run.settings.get(key)) == commonest)
+    return common
+
+
+def label(run: Run, common: dict[str, Any]) -> str:
+    """What the run changes of the common settings."""
+    changed = [key for key, value in common.items() if run.settings.get(key) != value]
+    if not changed:
+        return "nothing"
+    names = []
+    for key in changed:
+        value = run.settings.get(key)
+        if key == LAYERS:
+            names.append(f"belief in {', '.join(value)}" if value else "deterministic weights (planet)")
+        else:
+            names.append(f"`{key}={value}`")
+    return ", ".join(names)
+
+
+def planned_returns(run: Run) -> np.ndarray:
+    """Returns of the training episodes that were planned: the seed episodes are left out."""
+    episodes, returns = run.series("train/return", "episodes")
+    return returns[episodes > int(run.settings["train.seed_episodes"])]
+
+
+def weight_stddev(run: Run) -> float | None:
+    """Mean over layers of the last mean stddev of their weights; None without a belief."""
+    values = [run.last(f"weight_stddev/{layer}") for layer in run.layers("weight_stddev/")]
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
+
+
+def table(runs: Sequence[Run]) -> str:
+    """Markdown, the unchanged settings first, then by score."""
+    common = common_settings(runs)
+    groups = group_runs(runs)
+
+    def changes(group: Group) -> str:
+        return label(group.runs[0], common)
+
+    def score(group: Group) -> Estimate:
+        return estimate([group.returns()])
+
+    groups.sort(key=lambda group: (changes(group) != "nothing", -score(group).value))
+    reference = groups[0]
+    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
+    for group in groups:
+        kl = [value for run in group.runs if (value := run.last("weight_kl/total")) is not None]
+        stddev = [value for run in group.runs if (value := weight_stddev(run)) is not None]
+        against = "" if group is reference else _shown(difference(group.returns(), reference.returns()), sign="+")
+        cells = [
+            changes(group),
+            str(len(group.runs)),
+            _shown(score(group)),
+            against,
+            _shown(estimate([[planned_returns(run) for run in group.runs]])),
+            f"{np.mean(kl) / 1000:.0f}k" if kl else "",
+            f"{np.mean(stddev):.3f}" if stddev else "",
+            f"{np.mean([run.counter('time') for run in group.runs]) / 60:.1f}",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _shown(value: Estimate, sign: str = "") -> str:
+    text = f"{value.value:{sign}.0f}"
+    if value.low is None:
+        return text
+    doubt = "" if value.resampled == "seeds" else ", one seed"
+    return f"{text} ({value.low:{sign}.0f} to {value.high:{sign}.0f}{doubt})"
+
+
+def page(folder: Path) -> str:
+    """README.md of a folder of runs; what stands above the table is kept from the page that is there."""
+    runs = read_runs(sorted(path.parent for path in folder.glob("*/metrics.jsonl")))
+    above = f"# {folder.name.replace('_', ' ')}\n\n"
+    present = folder / "README.md"
+    if present.exists():
+        above = present.read_text().split("| " + COLUMNS[0])[0]
+    return above + table(runs)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    folder = parser.parse_args(arguments).folder
+    (folder / "README.md").write_text(page(folder))
+    print(page(folder))
+
+
+if __name__ == "__main__":
+    main()

@@ -5,7 +5,7 @@ import dataclasses
 import os
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,10 +17,17 @@ from bayes_planet.agents.callbacks import BaseCallback, as_one
 from bayes_planet.agents.trained import TrainedModel
 from bayes_planet.config import Config
 from bayes_planet.envs import Workers
+from bayes_planet.evaluation.analysis import Analysis
+from bayes_planet.evaluation.analysis import load as read_analysis
+from bayes_planet.evaluation.analysis import save as write_analysis
+from bayes_planet.evaluation.held_out import check_episodes, check_reference
 from bayes_planet.report import report as write_report
+from bayes_planet.training.analysing import analyse_agent, collect_held_out, open_held_out
 from bayes_planet.training.devices import DeviceError, prepare_devices
+from bayes_planet.training.restoring import Spaces, restored
 from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError
 from bayes_planet.training.trainer import Trainer
+from bayes_planet.world_model.interface import WorldModelFactory, require_predictive
 
 
 class BayesPlanet(TrainedModel):
@@ -42,6 +49,9 @@ class BayesPlanet(TrainedModel):
       seed: of every random stream, 0 to 2**31 - 1. None: that of `config`, which is 0 unless it says otherwise.
       logdir: the run's folder. None: a temporary one, which goes when this object goes.
       overrides: single settings, as {"train.batch_size": 16} or ["train.batch_size=16"].
+      world_model: a class or function that makes a world model of your own from (config, observation_shapes,
+        action_size, policy), in place of `WorldModel`; see `world_model.interface` and docs/your_own_model.md. Its
+        name becomes `model.factory`. None: what `config` names there.
       strategy: a tf.distribute strategy to train on. None: the one in scope.
       device: auto, cpu, gpu or tpu; see `training.devices.prepare_devices`.
       verbose: 1 prints a line for each episode and evaluation.
@@ -54,6 +64,7 @@ class BayesPlanet(TrainedModel):
     Raises:
       ConfigError, UnknownTaskError, UnsupportedSpaceError, NoGLError: settings or a task that cannot be used.
       RunDirectoryError: `logdir` holds a run of other settings, or another process trains there.
+      WorldModelError: a world model of your own cannot be found or lacks something.
     """
 
     def __init__(
@@ -64,18 +75,20 @@ class BayesPlanet(TrainedModel):
         seed: int | None = None,
         logdir: str | os.PathLike[str] | None = None,
         overrides: settings.Overrides | None = None,
+        world_model: WorldModelFactory | None = None,
         strategy: tf.distribute.Strategy | None = None,
         device: str = "auto",
         verbose: int = 0,
     ):
-        self._begin(settings.configure(env, config, seed, overrides), env, verbose)
+        self._begin(settings.configure(env, config, seed, overrides, world_model), env, verbose)
         directory = self._choose_folder(logdir)
         directory.prepare(self.config)
         directory.unlock()
         _prepare_devices(device)
         environments = self._training_environments()
-        self._build((environments.observation_space, environments.action_space), strategy)
-        saved_model.restore(directory, self._parts)
+        spaces = Spaces(environments.observation_space, environments.action_space)
+        parts = restored(directory, spaces, self.config, strategy, world_model, optimizer=True, required=False)
+        self._take(parts, spaces)
 
     @classmethod
     def load(
@@ -84,6 +97,7 @@ class BayesPlanet(TrainedModel):
         env: settings.Environment | None = None,
         *,
         logdir: str | os.PathLike[str] | None = None,
+        world_model: WorldModelFactory | None = None,
         strategy: tf.distribute.Strategy | None = None,
         device: str = "auto",
         verbose: int = 0,
@@ -98,10 +112,12 @@ class BayesPlanet(TrainedModel):
           path: of the folder.
           env: as in the class, where the name in the configuration does not find it on this machine.
           logdir: for a saved model, where `learn` puts its run. None: a temporary folder.
+          world_model: as in the class, where the agent has one of its own and its name does not find it here.
           strategy, device, verbose: as in the class.
 
         Raises:
           RunDirectoryError: the folder holds neither, or `logdir` already holds a run.
+          WorldModelError: the agent has a world model of its own, which is not found.
           CheckpointError: no checkpoint can be read.
           ConfigError: its config.yaml cannot be used.
         """
@@ -120,9 +136,8 @@ class BayesPlanet(TrainedModel):
         if spaces is None:  # a run of an earlier version
             environments = model._training_environments()
             spaces = environments.observation_space, environments.action_space
-        model._build(spaces, strategy)
-        if not saved_model.restore(directory, model._parts):
-            raise RunDirectoryError(f"{path} has no checkpoint yet. Train it until its first episode is done.")
+        parts = restored(directory, Spaces(*spaces), model.config, strategy, world_model, optimizer=True)
+        model._take(parts, Spaces(*spaces))
         return model
 
     def _begin(self, config: Config, env: settings.Environment | None, verbose: int) -> None:
@@ -224,12 +239,52 @@ class BayesPlanet(TrainedModel):
 
     def report(self, out: str | os.PathLike[str] | None = None) -> Path:
         """Writes the HTML page about the run (`bayes-planet report`), by default to report.html in its folder."""
-        from bayes_planet.evaluation import analysis
-
         if self.logdir is None:
             raise ValueError("A saved model has no run to report on. Accepted: a model that was trained here.")
         path = self.logdir / "report.html" if out is None else settings.as_path(out)
-        return write_report([self.logdir], path, load_analysis=analysis.load).path
+        return write_report([self.logdir], path, load_analysis=read_analysis).path
+
+    def analyse(
+        self,
+        episodes: int = 10,
+        *,
+        reference: "BayesPlanet | None" = None,
+        seed: int = 0,
+        save: bool = True,
+        progress: Callable[[str], None] = lambda text: None,
+    ) -> Analysis:
+        """What the world model knows: the numbers of `bayes-planet analyse`, on episodes collected for it.
+
+        Args:
+          episodes: held-out ones, half of them with exploration noise; each has an environment seed that nothing else
+            uses.
+          reference: another agent for the same task, such as a deterministic one, to measure on the same episodes.
+          seed: of environments, planner and every draw.
+          save: writes the run's folder `analysis`, from which `report` draws. A loaded model without a run has none:
+            see `evaluation.analysis.save`.
+          progress: told what comes next.
+
+        Returns:
+          `numbers`, which docs/evaluation.md explains, as plain dicts and lists, and `arrays` by name.
+
+        Raises:
+          ValueError: fewer than 2 episodes, episodes no longer than `evaluation.context_steps`, a reference for
+            another task, or a world model of your own that does not predict observations.
+        """
+        check_episodes("episodes", episodes)
+        if reference is not None:
+            check_reference(self.config.env, reference.config.env, "this model", "reference")
+        for model in (self, *([] if reference is None else [reference])):
+            require_predictive(model.world_model, "The analysis")
+        seed = dataclasses.replace(self.config, seed=seed).seed
+        log_file = self._log_file("evaluation_workers.log")
+        with open_held_out(self.config, episodes, log_file, self._factory) as environments:
+            held_out = collect_held_out(self.config, self.actor, environments, episodes, seed, progress)
+        other = None if reference is None else reference._parts
+        analysis = analyse_agent(self.config, self._parts, held_out, seed, other, log_file, progress)
+        if save and self.logdir is not None:
+            write_analysis(analysis, self.logdir)
+        return analysis
 
     def save(self, path: str | os.PathLike[str], optimizer: bool = True) -> Path:
         """Writes weights, optimizer, settings and spaces into a folder, for `load`. No pickle, no episodes.

@@ -5,7 +5,6 @@ The folder looks like that of a run without episodes, so `bayes-planet evaluate`
 
 import json
 from pathlib import Path
-from typing import Any
 
 import gymnasium
 
@@ -13,18 +12,13 @@ from bayes_planet import presets
 from bayes_planet.config import Config
 from bayes_planet.replay.files import replacing_folder
 from bayes_planet.training.build import Parts
-from bayes_planet.training.checkpoints import Checkpoints
-from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError, versions
+from bayes_planet.training.restoring import checkpoints
+from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError
 from bayes_planet.training.spaces import encode
+from bayes_planet.training.starts import versions
 
 FORMAT = 1
 Progress = dict[str, int]
-
-
-def checkpoints(folder: Path, parts: Parts, optimizer: bool = True) -> Checkpoints:
-    """The checkpoints in a folder, of what a saved model and a run have in common."""
-    trained: dict[str, Any] = {"model": parts.world_model, "updates": parts.learner.updates}
-    return Checkpoints(folder, 1, **trained, **({"optimizer": parts.learner.optimizer} if optimizer else {}))
 
 
 def save(
@@ -66,7 +60,7 @@ def read_progress(directory: RunDirectory) -> Progress | None:
     Raises:
       RunDirectoryError: it was saved by a later version.
     """
-    described = _description(directory)
+    described = directory.saved_model()
     if described is None:
         return None
     if described.get("format") != FORMAT:
@@ -76,17 +70,3 @@ def read_progress(directory: RunDirectory) -> Progress | None:
             f"of bayes_planet that it was saved with: {version}."
         )
     return {key: int(described[key]) for key in ("episodes", "env_steps", "updates")}
-
-
-def restore(directory: RunDirectory, parts: Parts) -> bool:
-    """Loads the newest usable checkpoint into the parts; false where there is none. Nothing in the folder changes.
-
-    Raises:
-      CheckpointError: there are checkpoints and none can be read.
-    """
-    optimizer = (_description(directory) or {}).get("optimizer", True)
-    return checkpoints(directory.checkpoints, parts, optimizer).restore(partial=True) is not None
-
-
-def _description(directory: RunDirectory) -> dict[str, Any] | None:
-    return json.loads(directory.model_file.read_text()) if directory.model_file.exists() else None

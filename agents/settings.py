@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,9 @@ import gymnasium
 
 from bayes_planet import presets
 from bayes_planet.config import Config
+from bayes_planet.envs.tasks import canonical
+from bayes_planet.training.world_models import factory_name, qualified_name
+from bayes_planet.world_model.interface import WorldModelFactory
 
 EnvironmentFactory = Callable[[], gymnasium.Env]
 Environment = str | EnvironmentFactory
@@ -20,13 +22,19 @@ Overrides = Mapping[str, Any] | Sequence[str]
 METHODS = ("planet", "bayes_planet")
 
 
-def configure(env: Environment | None, config: Presets, seed: int | None, overrides: Overrides | None) -> Config:
+def configure(
+    env: Environment | None,
+    config: Presets,
+    seed: int | None,
+    overrides: Overrides | None,
+    world_model: WorldModelFactory | None = None,
+) -> Config:
     """The configuration that these arguments make, a later one over an earlier:
 
     1. `bayes_planet`, unless `config` names `planet` or `bayes_planet` itself, or includes it;
     2. what is usual for the environment: the preset of this task, if there is one (cheetah_run sets action repeat 4);
        else nothing for dm_control tasks, and `env.action_repeat=1` for Gymnasium ids and classes or functions;
-    3. `config`; 4. `env`; 5. `overrides`; 6. `seed`.
+    3. `config`; 4. `env`; 5. `overrides`; 6. `seed` and `world_model`.
 
     A `Config` stands for 1 to 3 alone.
 
@@ -46,7 +54,15 @@ def configure(env: Environment | None, config: Presets, seed: int | None, overri
         items = list(overrides)
     if seed is not None:
         items.append(f"seed={seed}")
-    return presets.load(layers, items)
+    loaded = presets.load(layers, items)
+    if world_model is None:
+        return loaded
+    if not callable(world_model):
+        raise ValueError(
+            f"world_model is {type(world_model).__name__}. Accepted: a class or function that makes a world model from "
+            "(config, observation_shapes, action_size, policy); docs/your_own_model.md."
+        )
+    return dataclasses.replace(loaded, model=dataclasses.replace(loaded.model, factory=factory_name(world_model)))
 
 
 def name_of(env: Environment) -> str:
@@ -59,8 +75,7 @@ def name_of(env: Environment) -> str:
             "or function that makes a gymnasium.Env when called without arguments: lambda: MyEnv(size=3). An "
             "environment itself cannot be sent to the processes that collect."
         )
-    named = env if hasattr(env, "__qualname__") else type(env)
-    return f"{named.__module__}:{named.__qualname__}"
+    return qualified_name(env)
 
 
 def _usual(env: Environment | None, config: Presets) -> list[str | Mapping[str, Any]]:
@@ -84,7 +99,7 @@ def _usual_of_environment(env: Environment | None) -> list[str | Mapping[str, An
         return []
     if isinstance(env, str):
         for preset, description in presets.list_presets().items():
-            if description.startswith("Task:") and _plain(env) in (preset, _plain(_task_of(preset))):
+            if description.startswith("Task:") and _means(env, preset):
                 return [preset]
         # Names like cheetah_run are dm_control tasks as well, and those are repeated by default.
         if ":" not in env and env not in gymnasium.registry:
@@ -92,14 +107,10 @@ def _usual_of_environment(env: Environment | None) -> list[str | Mapping[str, An
     return [{"env.action_repeat": 1}]
 
 
-def _task_of(preset: str) -> str:
-    return presets.load([preset]).env.name
-
-
-def _plain(name: str) -> str:
-    """dm_control/cheetah-run, dmc_cheetah_run and cheetah_run are one."""
-    bare = re.sub(r"^(dm_control|dmc)[/_-]", "", name.lower())
-    return re.sub(r"[^a-z0-9]+", "_", bare).strip("_")
+def _means(env: str, preset: str) -> bool:
+    """Whether an environment's name means the task of a preset; Gymnasium ids of another version are other tasks."""
+    task = presets.load([preset]).env.name
+    return canonical(env) in (preset, canonical(task)) if task.startswith("dm_control/") else env == task
 
 
 def as_path(path: str | os.PathLike[str]) -> Path:

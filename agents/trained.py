@@ -7,7 +7,6 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-import tensorflow as tf
 
 from bayes_planet import envs
 from bayes_planet.agents import imagination, settings
@@ -18,7 +17,8 @@ from bayes_planet.evaluation.score import Score
 from bayes_planet.evaluation.uncertainty import VarianceParts
 from bayes_planet.planning import Actor
 from bayes_planet.report.video import save_video
-from bayes_planet.training.build import Parts, build
+from bayes_planet.training.build import Parts
+from bayes_planet.training.restoring import Spaces
 from bayes_planet.training.scoring import film, final_score
 from bayes_planet.world_model import WorldModel
 
@@ -33,15 +33,14 @@ class TrainedModel:
     """
 
     config: Config
+    _parts: Parts
     _factory: settings.EnvironmentFactory | None
     _logs: Path | None
     _own_env: gymnasium.Env | None
 
-    def _build(
-        self, spaces: tuple[gymnasium.spaces.Dict, gymnasium.spaces.Box], strategy: tf.distribute.Strategy | None
-    ) -> None:
+    def _take(self, parts: Parts, spaces: Spaces) -> None:
         self.observation_space, self.action_space = spaces
-        self._parts: Parts = build(self.config, *spaces, strategy)
+        self._parts = parts
         noise = self.config.train.exploration_noise
         self._predictor = Predictor(self._parts.actor, self.observation_space, self.config.seed, noise)
 
@@ -208,6 +207,8 @@ class TrainedModel:
         return imagination.arrange(observations, actions, context_steps, self.observation_space, size, seen)
 
     def _workers(self, count: int, log_name: str) -> Workers:
+        return Workers(self.config.env, count, self._log_file(log_name), self._factory)
+
+    def _log_file(self, name: str) -> Path | None:
         writable = self._logs is not None and self._logs.is_dir() and os.access(self._logs, os.W_OK)
-        log_file = self._logs / log_name if self._logs is not None and writable else None
-        return Workers(self.config.env, count, log_file, self._factory)
+        return self._logs / name if self._logs is not None and writable else None

@@ -102,6 +102,7 @@ class ModelConfig:
     normalise_states: bool = setting(True, "state observations are shifted and scaled to mean 0 and stddev 1 over the replay, and clipped to +-10")
     continuation: bool = setting(False, "a head, with the layers of the reward head, predicts whether the episode goes on; the planner counts rewards behind a predicted end for less", "DreamerV2, Sec. 2")
     unroll: bool = setting(False, "unroll time loops when tracing: longer compilation, shorter steps")
+    factory: str = setting("WorldModel", "what makes the world model: the package's WorldModel, or MODULE:NAME of a class or function of your own (docs/your_own_model.md)")
     bayesian: BayesianConfig = dataclasses.field(default_factory=BayesianConfig)
 
     def __post_init__(self) -> None:
@@ -109,6 +110,7 @@ class ModelConfig:
             require(getattr(self, name) >= 1, f"model.{name}", getattr(self, name), "1 or more")
         for name in ("vector_layers", "reward_layers"):
             require(getattr(self, name) >= 0, f"model.{name}", getattr(self, name), "0 or more layers")
+        require(self.factory == "WorldModel" or all(self.factory.partition(":")), "model.factory", self.factory, "WorldModel, or MODULE:NAME")
         require(1 <= self.image_bits <= 8, "model.image_bits", self.image_bits, "1 to 8 bits")
         require(self.min_stddev >= 0, "model.min_stddev", self.min_stddev, "0 or more")
 
@@ -123,12 +125,14 @@ class LossConfig:
     state_scale: float = setting(1.0, "factor on the state observation's negative log-likelihood")
     overshooting_steps: int = setting(0, "agent steps ahead that training predicts rewards without looking, from every posterior state; 0: none")
     overshooting_scale: float = setting(100.0, "with overshooting_steps, factor on these rewards' mean negative log-likelihood")
+    overshooting_fraction: float = setting(1.0, "share of the posterior states, drawn anew each update, that it starts from; the loss stays unbiased")
     continuation_scale: float = setting(10.0, "with model.continuation, factor on the continuation's negative log-likelihood")
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             require(getattr(self, field.name) >= 0, f"loss.{field.name}", getattr(self, field.name), "0 or more")
-        require(0 < self.image_fraction <= 1, "loss.image_fraction", self.image_fraction, "above 0, to 1")
+        for name in ("image_fraction", "overshooting_fraction"):
+            require(0 < getattr(self, name) <= 1, f"loss.{name}", getattr(self, name), "above 0, to 1")
 
 
 @dataclasses.dataclass(frozen=True)

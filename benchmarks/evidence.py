@@ -1,11 +1,13 @@
 """Training runs as evidence: keeps what a claim needs of a run, and says what all kept runs came to.
 
-    python -m benchmarks.evidence keep RUN results/NAME --command "bayes-planet train ..." --machine "..."
+    python -m benchmarks.evidence keep RUN results/NAME
     python -m benchmarks.evidence table                      # writes results/README.md from results/*/metrics.jsonl
     bayes-planet report results/NAME [results/NAME2 ...]     # every figure
 
-`keep` copies config.yaml, versions.json and metrics.jsonl. Of the rows about updates it keeps one an episode, which
-is what the figures can show; every training episode and every evaluation stays. The replay stays where it is.
+`keep` copies config.yaml, versions.json, starts.json and metrics.jsonl. Of the rows about updates it keeps one an
+episode, which is what the figures can show; every training episode and every evaluation stays. The replay stays where
+it is. run.json gets the command and the machine out of starts.json; a run of an earlier version has none, and needs
+--command "bayes-planet train ..." --machine "...".
 """
 
 import argparse
@@ -17,6 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from bayes_planet.report.runs import Evaluation, Run, read_runs
+from bayes_planet.report.starts import FILE as STARTS
+from bayes_planet.report.starts import machine_text, read_starts
 from bayes_planet.training.metrics import Row, read_metrics
 
 RESULTS = Path("results")
@@ -54,14 +58,31 @@ def thinned(rows: Sequence[Row]) -> list[Row]:
     return kept
 
 
-def keep(run: Path, out: Path, command: str, machine: str) -> None:
-    """Copies what belongs into the repository."""
+def keep(run: Path, out: Path, command: str | None = None, machine: str | None = None) -> None:
+    """Copies what belongs into the repository.
+
+    Args:
+      run, out: folders.
+      command, machine: None: what the run has noted, each different one on a line.
+
+    Raises:
+      ValueError: the run has noted nothing.
+    """
+    starts = read_starts(run)
+    if not starts and (command is None or machine is None):
+        raise ValueError(f"{run} has no {STARTS} (an earlier version made it). Give --command and --machine.")
+    commands = dict.fromkeys(each["command"] for each in starts)
+    machines = dict.fromkeys(machine_text(each["machine"]) for each in starts)
+    made = {
+        "command": "\n".join(commands) if command is None else command,
+        "machine": "\n".join(machines) if machine is None else machine,
+    }
     rows = thinned(read_metrics(run / "metrics.jsonl"))
     out.mkdir(parents=True, exist_ok=True)
     (out / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    for name in ("config.yaml", "versions.json"):
+    for name in ("config.yaml", "versions.json", *([STARTS] if starts else [])):
         shutil.copy(run / name, out / name)
-    (out / "run.json").write_text(json.dumps({"command": command, "machine": machine}, indent=1) + "\n")
+    (out / "run.json").write_text(json.dumps(made, indent=1) + "\n")
 
 
 def line(run: Run, name: str) -> str:
@@ -113,12 +134,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     keeping = commands.add_parser("keep", help="copy what belongs into the repository")
     keeping.add_argument("run", type=Path)
     keeping.add_argument("out", type=Path)
-    keeping.add_argument("--command", required=True)
-    keeping.add_argument("--machine", required=True)
+    keeping.add_argument("--command", help="what made the run (default: as it has noted)")
+    keeping.add_argument("--machine", help="what it ran on (default: as it has noted)")
     commands.add_parser("table", help="write results/README.md")
     options = parser.parse_args(arguments)
     if options.what == "keep":
-        keep(options.run, options.out, options.command, options.machine)
+        try:
+            keep(options.run, options.out, options.command, options.machine)
+        except ValueError as error:
+            parser.error(str(error))
     (RESULTS / "README.md").write_text(table(RESULTS))
 
 

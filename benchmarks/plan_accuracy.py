@@ -21,9 +21,10 @@ from rich.console import Console
 from rich.table import Table
 
 from bayes_planet import envs
-from bayes_planet.commands.evaluate import restored
 from bayes_planet.planning import cross_entropy_method
 from bayes_planet.planning.colored_noise import noise_matrix
+from bayes_planet.training.devices import prepare_devices
+from bayes_planet.training.restoring import restored
 from bayes_planet.training.run_directory import RunDirectory
 from bayes_planet.training.seeds import Stream, environment_seed, seed_words
 from bayes_planet.world_model import State, WorldModel
@@ -115,7 +116,8 @@ def measure(run: Path, steps: int, every: int, plans: int, seed: int) -> dict[st
     if config.env.name != "dm_control/cheetah-run":
         raise ValueError(f"{run} is about {config.env.name}. Accepted: a run of dm_control/cheetah-run.")
     environment = envs.make(config.env)
-    parts = restored(config, run, environment)
+    prepare_devices()
+    parts = restored(RunDirectory(run), environment)
     simulator = CheetahSimulator(config.env.action_repeat, threads=1, physics=environment.unwrapped.physics)
     judge = Judge(parts.world_model, simulator, config.planner.horizon, plans)
     observation, _ = environment.reset(seed=environment_seed(seed, Stream.EVALUATION_ENVIRONMENT, 2**30, 0))

@@ -23,12 +23,13 @@ import tensorflow as tf
 from rich.console import Console
 from rich.table import Table
 
-from bayes_planet.commands.evaluate import restored
 from bayes_planet.config import Config, PlannerConfig
 from bayes_planet.envs import Workers
 from bayes_planet.evaluation.score import evaluate
 from bayes_planet.planning import Actor, Planner, candidate_counts
+from bayes_planet.training.devices import prepare_devices
 from bayes_planet.training.policies import ActorPolicy
+from bayes_planet.training.restoring import restored
 from bayes_planet.training.run_directory import RunDirectory
 from bayes_planet.training.seeds import Stream, environment_seed
 
@@ -76,7 +77,8 @@ def measure(run: Path, searches: dict[str, PlannerConfig], episodes: int, rounds
     with contextlib.ExitStack() as stack:
         logs = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         environments = stack.enter_context(Workers(config.env, min(5, episodes), logs / "workers.log"))
-        parts = restored(config, run, environments)
+        prepare_devices()
+        parts = restored(RunDirectory(run), environments)
         actors = {name: Actor(Planner(parts.world_model, planner)) for name, planner in searches.items()}
         seeds = [environment_seed(0, Stream.EVALUATION_ENVIRONMENT, 2**30, index) for index in range(episodes)]
         observation = {

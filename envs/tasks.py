@@ -70,7 +70,7 @@ def resolve(name: str) -> DmControlTask | GymnasiumTask | ModuleTask:
         return GymnasiumTask(name)
     from dm_control import suite
 
-    found = _table(suite.ALL_TASKS).get(_canonical(name))
+    found = _table(suite.ALL_TASKS).get(canonical(name))
     if found is not None:
         return found
     if not explicit and any(_VERSION.sub("", registered) == name for registered in gymnasium.registry):
@@ -86,9 +86,9 @@ def unknown_task(name: str) -> UnknownTaskError:
     spellings = {spelling: task.name for spelling, task in _table(suite.ALL_TASKS).items()}
     if not _PREFIX.match(name):
         identifiers = [registered for registered in gymnasium.registry if not _PREFIX.match(registered)]
-        spellings.update({_canonical(identifier): identifier for identifier in identifiers})
+        spellings.update({canonical(identifier): identifier for identifier in identifiers})
         spellings.update({identifier.lower(): identifier for identifier in identifiers})
-    wanted = _canonical(name)
+    wanted = canonical(name)
     same_domain = [shown for spelling, shown in spellings.items() if wanted and spelling.startswith(wanted + "_")]
     close = difflib.get_close_matches(wanted, spellings, n=4, cutoff=0.5)
     close += difflib.get_close_matches(name.lower(), spellings, n=2, cutoff=0.7)
@@ -123,7 +123,8 @@ def _suite_tasks() -> tuple[tuple[str, str], ...]:
     return tuple(sorted((domain, task) for domain, task in json.loads(answer.stdout.splitlines()[-1])))
 
 
-def _canonical(name: str) -> str:
+def canonical(name: str) -> str:
+    """A dm_control task's name as one: dm_control/cheetah-run, dmc_cheetah_run, cheetah-run-v0 are cheetah_run."""
     bare = _VERSION.sub("", _PREFIX.sub("", name))
     return re.sub(r"[^a-z0-9]+", "_", bare.lower()).strip("_")
 
@@ -132,7 +133,7 @@ def _table(pairs: Iterable[tuple[str, str]]) -> dict[str, DmControlTask]:
     """Every accepted spelling, reduced to lower case and underscores: domains contain underscores themselves."""
     table = {}
     for domain, task in pairs:
-        table[_canonical(f"{domain}_{task}")] = DmControlTask(domain, task)
+        table[canonical(f"{domain}_{task}")] = DmControlTask(domain, task)
         if domain == "ball_in_cup":
             table[f"cup_{task}"] = DmControlTask(domain, task)
     return table

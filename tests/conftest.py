@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import hypothesis
@@ -10,11 +11,24 @@ import pytest
 import bayes_planet  # noqa: F401  (selects Keras 2 before any test file imports TensorFlow)
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+# Programs under test are compiled to be run once or twice: LLVM need not make them fast.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 hypothesis.settings.register_profile(
     "tests", deadline=None, derandomize=True, database=None, max_examples=30, print_blob=True
 )
 hypothesis.settings.load_profile("tests")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """TensorFlow runs graphs as they are traced: most run once, and rewriting one takes a third of its first call.
+
+    Processes that tests start rewrite theirs, as do tests that are asked for with `-m slow`.
+    """
+    if "tensorflow" in sys.modules and session.config.option.markexpr == "not slow":
+        import tensorflow as tf
+
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 
 @pytest.fixture(scope="session")
@@ -23,4 +37,4 @@ def run(tmp_path_factory) -> tuple[Path, subprocess.CompletedProcess]:
     from tests.commands.test_runs import finished, train_command
 
     logdir = tmp_path_factory.mktemp("uninterrupted") / "run"
-    return logdir, finished(train_command(logdir))
+    return logdir, finished(train_command(logdir), TF_CPP_MIN_LOG_LEVEL="0")

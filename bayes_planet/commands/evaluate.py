@@ -6,7 +6,6 @@ import dataclasses
 import json
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
 
 from bayes_planet.commands.errors import ENVIRONMENT_ERRORS, UserError, user_errors
 from bayes_planet.config import Config
@@ -14,9 +13,6 @@ from bayes_planet.envs import Workers
 from bayes_planet.presets import ConfigError
 from bayes_planet.training.console import divert_output
 from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError
-
-if TYPE_CHECKING:
-    from bayes_planet.training.build import Parts
 
 
 def evaluate(options: argparse.Namespace) -> int:
@@ -51,47 +47,18 @@ def evaluate(options: argparse.Namespace) -> int:
     return 0
 
 
-class Spaces(Protocol):
-    """What an agent is built for: `Workers`, or an environment in this process."""
-
-    @property
-    def observation_space(self) -> Any: ...
-
-    @property
-    def action_space(self) -> Any: ...
-
-
-def restored(config: Config, run: Path, environments: Spaces) -> "Parts":
-    """The agent of a run as its newest checkpoint has it; it stays as it is.
-
-    Raises:
-      UserError: there is no checkpoint, or none that can be read.
-    """
-    from bayes_planet.training.build import build
-    from bayes_planet.training.checkpoints import CheckpointError, Checkpoints
-    from bayes_planet.training.devices import prepare_devices
-
-    prepare_devices()
-    parts = build(config, environments.observation_space, environments.action_space)
-    checkpoints = Checkpoints(
-        RunDirectory(run).checkpoints,
-        config.train.checkpoints_kept,
-        model=parts.learner.world_model,
-        updates=parts.learner.updates,
-    )
-    with user_errors(CheckpointError):
-        if checkpoints.restore(partial=True) is None:
-            raise UserError(f"{run} has no checkpoint yet. Train it until its first episode is done.")
-    return parts
-
-
 def _evaluate(options: argparse.Namespace, config: Config, environments: Workers) -> dict:
     from bayes_planet.evaluation.live import open_loop_monitor
     from bayes_planet.report.video import save_video
+    from bayes_planet.training.devices import prepare_devices
+    from bayes_planet.training.restoring import RESTORE_ERRORS, restored
     from bayes_planet.training.scoring import FINAL, film, final_score
     from bayes_planet.training.seeds import Stream, seed_words
+    from bayes_planet.world_model.interface import require_predictive
 
-    parts = restored(config, options.run, environments)
+    prepare_devices()
+    with user_errors(*RESTORE_ERRORS):
+        parts = restored(RunDirectory(options.run), environments)
     learner = parts.learner
 
     seed = dataclasses.replace(config, seed=options.seed).seed
@@ -104,7 +71,10 @@ def _evaluate(options: argparse.Namespace, config: Config, environments: Workers
         "median": score.median,
         "stddev": score.stddev,
     }
-    images = "image" in learner.world_model.observation_shapes
+    images = "image" in environments.observation_space.spaces
+    if options.open_loop is not None and images:
+        with user_errors(ValueError):
+            require_predictive(learner.world_model, "--open-loop")
     if options.open_loop is not None and not images:
         raise UserError("The run has no images (env.observations is state), so there is no open-loop video to write.")
     if options.video is not None:

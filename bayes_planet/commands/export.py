@@ -14,7 +14,8 @@ from bayes_planet.config import Config
 from bayes_planet.envs import Workers
 from bayes_planet.presets import ConfigError
 from bayes_planet.training.console import divert_output
-from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError, versions
+from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError
+from bayes_planet.training.starts import versions
 
 PRECISIONS = ("float32", "bfloat16")
 
@@ -36,20 +37,16 @@ def export(options: argparse.Namespace) -> int:
         logs = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         console = stack.enter_context(divert_output(logs / "libraries.log"))
 
-        from bayes_planet.agents import saved_model
         from bayes_planet.agents.export import ExportError, check_target, export_policy, seeded_policy
-        from bayes_planet.training.build import build
-        from bayes_planet.training.checkpoints import CheckpointError
         from bayes_planet.training.devices import prepare_devices
+        from bayes_planet.training.restoring import RESTORE_ERRORS, Spaces, restored
 
         with user_errors(ExportError):
             check_target(options.out, options.overwrite)
         prepare_devices()
-        spaces = _spaces(directory, config, logs / "workers.log")
-        parts = build(config, *spaces)
-        with user_errors(CheckpointError):
-            if not saved_model.restore(directory, parts):
-                raise UserError(f"{options.run} has no checkpoint yet. Train it until its first episode is done.")
+        spaces = Spaces(*_spaces(directory, config, logs / "workers.log"))
+        with user_errors(*RESTORE_ERRORS):
+            parts = restored(directory, spaces, config)
         policy = seeded_policy(parts.actor, *spaces)
         facts = {
             "run": str(options.run),

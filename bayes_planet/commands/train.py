@@ -64,6 +64,7 @@ def _train(
     from bayes_planet.training.display import Display
     from bayes_planet.training.follower import Follower
     from bayes_planet.training.trainer import Events, Interrupted, Trainer, TrainingDivergedError
+    from bayes_planet.training.world_models import WorldModelError
 
     with user_errors(DeviceError):
         prepare_devices(device)
@@ -73,7 +74,8 @@ def _train(
         raise UserError(
             f"train.batch_size is {config.train.batch_size}. Accepted: a multiple of the {replicas} replicas."
         )
-    parts = build(config, environments.observation_space, environments.action_space, distribution)
+    with user_errors(WorldModelError):
+        parts = build(config, environments.observation_space, environments.action_space, distribution)
     display = Display(console, config.train.episodes)
     trainer = (Trainer if process.chief else Follower).from_parts(
         config,
@@ -84,7 +86,7 @@ def _train(
         events=Events(display.progress, display.row, display.note),
     )
     try:
-        with user_errors(CheckpointError):
+        with user_errors(CheckpointError, RunDirectoryError):
             trainer.restore()
             counters = trainer.counters
             if counters.episodes:

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from bayes_planet.config import EnvConfig
 from bayes_planet.replay.rollout import Environments, Episode, Observation, Policy, rollout
 
 
@@ -73,6 +74,24 @@ class _Recorder:
         for index in indices:
             if "qvel" in self._environments.infos[index]:
                 self.velocities[index].append(np.asarray(self._environments.infos[index]["qvel"]))
+
+
+def check_episodes(name: str, episodes: int) -> None:
+    """Raises ValueError where there are too few held-out episodes; `name` is that of the argument."""
+    if episodes < 2:
+        raise ValueError(f"{name} is {episodes}. Accepted: 2 or more, as probes hold whole episodes out.")
+
+
+def check_reference(env: EnvConfig, other: EnvConfig, run: str, reference: str) -> None:
+    """Raises ValueError unless two agents can be measured on the same episodes; `run`, `reference` name them."""
+    one, two = (
+        f"{each.name} with {each.observations}, action repeat {each.action_repeat}, {each.image_size} pixels"
+        for each in (env, other)
+    )
+    if one != two:
+        raise ValueError(
+            f"{reference} is a run of another task or other observations: {two}; {run} has {one}. Accepted: the same."
+        )
 
 
 def collect(

@@ -18,6 +18,7 @@ from bayes_planet.evaluation.uncertainty import error_correlation
 from bayes_planet.replay.rollout import Episode
 from bayes_planet.report.open_loop_video import to_frames
 from bayes_planet.world_model import StateNormaliser, WorldModel
+from bayes_planet.world_model.interface import require_predictive
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +71,7 @@ def analyse_model(
     Raises:
       ValueError: no episode is longer than the context.
     """
+    require_predictive(world_model, "The analysis")
     longest = max(len(episode["reward"]) for episode in held_out.episodes)
     length = min(settings.context_steps + settings.prediction_steps, longest)
     if length <= settings.context_steps:

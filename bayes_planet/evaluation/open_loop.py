@@ -9,6 +9,7 @@ import tensorflow as tf
 from bayes_planet.replay.rollout import Episode
 from bayes_planet.world_model import State, WorldModel
 from bayes_planet.world_model.images import to_uint8
+from bayes_planet.world_model.interface import require_predictive
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +75,7 @@ def predict_open_loop(
 
     Source: PlaNet, Fig. 3 and 11; Bayesian Layers v1, Fig. 11.
     """
+    require_predictive(world_model, "Open-loop prediction")
     steps = batch["action"].shape[1]
     if not 1 <= context_steps < steps:
         raise ValueError(

@@ -11,6 +11,7 @@ from scipy.special import logsumexp
 from bayes_planet import bayesian_layers
 from bayes_planet.evaluation.uncertainty import CrossedTable, VarianceParts
 from bayes_planet.world_model import State, StateNormaliser, WorldModel
+from bayes_planet.world_model.interface import require_predictive
 
 CHUNK, CHUNK_WITHOUT_IMAGES = 4, 16  # sequences predicted at a time; a weight draw makes K videos of each
 
@@ -90,6 +91,7 @@ def predict_distribution(
     Raises:
       ValueError: context_steps or a number of samples that is too small or too large.
     """
+    require_predictive(world_model, "Open-loop prediction")
     steps = batch["action"].shape[1]
     if not 1 <= context_steps < steps:
         raise ValueError(

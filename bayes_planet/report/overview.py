@@ -15,6 +15,7 @@ from bayes_planet.config import Config
 from bayes_planet.report.curves import duration, histogram_median, histograms, short
 from bayes_planet.report.runs import Run
 from bayes_planet.report.section import Details, Note, Part, Table
+from bayes_planet.report.starts import machine_text, read_starts
 
 PACKAGES = (
     "tensorflow",
@@ -44,7 +45,7 @@ def overview(run: Run) -> list[Part]:
 
 
 def configuration(run: Run) -> list[Part]:
-    """What differs from the nearest presets, the whole configuration, and the versions."""
+    """What differs from the nearest presets, the whole configuration, who made the run, and the versions."""
     parts: list[Part] = []
     if run.config is not None:
         stack, differing = nearest_presets(run.config)
@@ -57,6 +58,13 @@ def configuration(run: Run) -> list[Part]:
     if run.settings:
         rows = [(key, _show(value)) for key, value in run.settings.items()]
         parts.append(Details("Full configuration", [Table(("setting", "value"), rows, "config.yaml")]))
+    starts = [
+        (str(each["episodes"]), str(each["started"])[:16], str(each["command"]), machine_text(each["machine"]))
+        for each in read_starts(run.path)
+    ]
+    if starts:
+        caption = "Each process that worked on the run: from which episode on, since when (UTC), and where."
+        parts.append(Table(("episodes before", "since", "command", "machine"), starts, caption))
     recorded = _recorded_versions(run)
     if recorded:
         parts.append(Table(("package", "version"), sorted(recorded.items()), "Versions the run was trained with."))

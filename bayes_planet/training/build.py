@@ -11,13 +11,15 @@ from bayes_planet.planning import Actor, Planner
 from bayes_planet.training.devices import uses_xla
 from bayes_planet.training.learner import Learner
 from bayes_planet.training.seeds import Stream, seed_words
+from bayes_planet.training.world_models import make_world_model
 from bayes_planet.world_model import WorldModel
+from bayes_planet.world_model.interface import WorldModelFactory
 from bayes_planet.world_model.precision import dtype_policy
 
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
-    """World model, learner and actor; the latter two hold the first.
+    """World model (or any `interface.TrainableWorldModel`), learner and actor; the latter two hold the first.
 
     With `train.collect_during_updates`, `acting` is an actor on a copy of the world model, which does not change while
     the learner works; `snapshot` copies the weights into it. Else `acting` is `actor`.
@@ -35,6 +37,7 @@ def build(
     observation_space: gymnasium.spaces.Dict,
     action_space: gymnasium.spaces.Box,
     strategy: tf.distribute.Strategy | None = None,
+    world_model: WorldModelFactory | None = None,
 ) -> Parts:
     """Builds an untrained agent; the same configuration gives the same initial variables.
 
@@ -43,6 +46,10 @@ def build(
       observation_space: Dict of 'image' uint8 [64, 64, 3] and/or 'state' float32 [n].
       action_space: Box [A] in [-1, 1].
       strategy: a tf.distribute strategy; None: the one in scope.
+      world_model: makes a world model of your own. None: what `model.factory` names, by default `WorldModel`.
+
+    Raises:
+      WorldModelError: a world model of your own cannot be found or lacks something.
     """
     seed = int(seed_words(config.seed, Stream.INITIALISATION, words=1)[0])
     tf.keras.utils.set_random_seed(seed)
@@ -51,21 +58,22 @@ def build(
     xla = uses_xla(config.train.xla)
 
     def make_model() -> WorldModel:
-        return WorldModel(config, shapes, action_space.shape[0], dtype_policy(config.train.precision))
+        policy = dtype_policy(config.train.precision)
+        return make_world_model(config, shapes, action_space.shape[0], policy, world_model)
 
-    def make_actor(world_model: WorldModel) -> Actor:
-        return Actor(Planner(world_model, config.planner), compile=xla)
+    def make_actor(model: WorldModel) -> Actor:
+        return Actor(Planner(model, config.planner), compile=xla)
 
     with strategy.scope():
-        world_model = make_model()
-    learner = Learner(world_model, config, strategy)
-    actor = make_actor(world_model)
+        model = make_model()
+    learner = Learner(model, config, strategy)
+    actor = make_actor(model)
     if not config.train.collect_during_updates:
-        return Parts(world_model, learner, actor, actor)
+        return Parts(model, learner, actor, actor)
     copy = make_model()
 
     def snapshot() -> None:
-        for ours, theirs in zip(copy.variables, world_model.variables, strict=True):
+        for ours, theirs in zip(copy.variables, model.variables, strict=True):
             ours.assign(theirs)
 
-    return Parts(world_model, learner, actor, make_actor(copy), snapshot)
+    return Parts(model, learner, actor, make_actor(copy), snapshot)

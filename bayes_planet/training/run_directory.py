@@ -1,21 +1,18 @@
 """The folder of a run: what lies where, who may write to it, and whether it belongs to this configuration."""
 
-import contextlib
 import fcntl
-import importlib.metadata
 import json
-import platform
 import time
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import gymnasium
 
-import bayes_planet
 from bayes_planet import presets
 from bayes_planet.config import Config
 from bayes_planet.replay.files import write_atomically
 from bayes_planet.training import spaces
+from bayes_planet.training.starts import start, versions
 
 # Settings that may change between two starts of one run, since they do not change what was learned so far.
 CHANGEABLE = (
@@ -30,28 +27,13 @@ CHANGEABLE = (
 )
 
 
-# What the numbers of a run may depend on.
-PACKAGES = (
-    *("tensorflow", "tensorflow-probability", "tf-agents", "tf-keras", "numpy", "scipy"),
-    *("dm-control", "mujoco", "gymnasium"),
-)
-
-
-def versions() -> dict[str, str]:
-    """Of this package, Python, and the packages that a run's numbers may depend on; absent ones are left out."""
-    found = {"bayes-planet": bayes_planet.__version__, "python": platform.python_version()}
-    for name in PACKAGES:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
-
-
 class RunDirectoryError(ValueError):
     """The folder cannot be used for this run; the message says why and what to do."""
 
 
 class RunDirectory:
-    """Paths of a run: config.yaml, spaces.json, metrics.jsonl, tensorboard/, episodes/, checkpoints/, videos/, logs/.
+    """Paths of a run: config.yaml, versions.json, starts.json, spaces.json, metrics.jsonl, tensorboard/, episodes/,
+    checkpoints/, videos/, logs/.
 
     A model saved by `bayes_planet.BayesPlanet` is such a folder too: config.yaml, spaces.json, checkpoints/, and
     model.json, which tells it from a run.
@@ -62,6 +44,7 @@ class RunDirectory:
         self.config_file = self.path / "config.yaml"
         self.metrics_file = self.path / "metrics.jsonl"
         self.spaces_file = self.path / "spaces.json"
+        self.starts_file = self.path / "starts.json"
         self.model_file = self.path / "model.json"
         self.episodes = self.path / "episodes"
         self.checkpoints = self.path / "checkpoints"
@@ -131,6 +114,43 @@ class RunDirectory:
     def read_spaces(self) -> tuple[gymnasium.spaces.Dict, gymnasium.spaces.Box] | None:
         """(observation space, action space); None for a run of an earlier version, which did not keep them."""
         return spaces.decode(self.spaces_file.read_bytes()) if self.spaces_file.exists() else None
+
+    def record_start(self, episodes: int) -> None:
+        """Adds to starts.json who works on the run from here on: command line, machine, versions. The chief alone.
+
+        Once a process: `learn` in pieces is one start.
+
+        Args:
+          episodes: training episodes that there are.
+        """
+        if self._lock is None:
+            return
+        starts, new = self.read_starts(), start(episodes)
+        if not any(entry["started"] == new["started"] for entry in starts):
+            write_atomically(self.starts_file, json.dumps([*starts, new], indent=1).encode() + b"\n")
+
+    def read_starts(self) -> list[dict[str, Any]]:
+        """What `record_start` has written, oldest first; empty for a run of an earlier version.
+
+        Raises:
+          RunDirectoryError: the file was changed and cannot be read.
+        """
+        if not self.starts_file.exists():
+            return []
+        try:
+            starts = json.loads(self.starts_file.read_text(encoding="utf-8"))
+            if not isinstance(starts, list) or not all(isinstance(each, dict) and "started" in each for each in starts):
+                raise ValueError("it is no list of starts")
+        except ValueError as error:
+            raise RunDirectoryError(
+                f"{self.starts_file} cannot be read ({error}). It says how the run was made, and nothing depends on "
+                "it: restore it, or move it away."
+            ) from error
+        return starts
+
+    def saved_model(self) -> dict[str, Any] | None:
+        """What model.json says of a saved model; None: the folder is a run."""
+        return json.loads(self.model_file.read_text(encoding="utf-8")) if self.model_file.exists() else None
 
     def lock(self) -> None:
         """Keeps other processes from training here until this one ends, however it ends."""

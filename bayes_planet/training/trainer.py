@@ -27,6 +27,7 @@ from bayes_planet.training.policies import ActorPolicy
 from bayes_planet.training.run_directory import RunDirectory
 from bayes_planet.training.schedule import Counters, Task, next_task, updates_due
 from bayes_planet.training.seeds import Stream, environment_seed, seed_words
+from bayes_planet.world_model.interface import PredictiveWorldModel, missing
 
 
 class Interrupted(Exception):
@@ -165,7 +166,7 @@ class Trainer:
         return (self.replay.rows - self.replay.episodes) * self.config.env.action_repeat
 
     def restore(self) -> bool:
-        """Loads the newest usable checkpoint; false where there is none."""
+        """Loads the newest usable checkpoint; false where there is none. The run's folder notes who goes on with it."""
         saved = self.checkpoints.restore()
         if saved is not None:
             self._evaluated_at = int(saved["evaluated_at"])
@@ -176,6 +177,7 @@ class Trainer:
             if index not in logged:
                 with contextlib.suppress(CorruptEpisodeError):  # moved aside; it will be collected anew
                     self._log_episode(index, self.replay.load(index), {})
+        self.directory.record_start(self.replay.episodes)
         return saved is not None
 
     def run(self, enough: Callable[[], bool] = lambda: False) -> Counters:
@@ -362,6 +364,9 @@ class Trainer:
     def _open_loop(self, score: Score) -> dict[str, float]:
         evaluation, counters = self.config.evaluation, self.counters
         if evaluation.videos == 0:
+            return {}
+        if lacking := missing(self.learner.world_model, PredictiveWorldModel):
+            self._events.note(f"No open-loop prediction: the world model lacks {', '.join(lacking)}.")
             return {}
         live = open_loop_monitor(
             self.learner.world_model,

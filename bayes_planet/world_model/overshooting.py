@@ -6,47 +6,77 @@ from bayes_planet.world_model.losses import unit_gaussian_nll
 from bayes_planet.world_model.rssm import RSSM, State
 
 
-def windows(value: tf.Tensor, steps: int) -> tf.Tensor:
-    """The `steps` rows that follow each row which has so many: [B, T, ...] -> [B * (T - steps), steps, ...]."""
+def windows(value: tf.Tensor, steps: int, chosen: tf.Tensor | None = None) -> tf.Tensor:
+    """The `steps` rows that follow each row which has so many: [B, T, ...] -> [B * (T - steps), steps, ...].
+
+    With `chosen`, int [n], only these of them: [n, steps, ...].
+    """
     starts = value.shape[1] - steps
     following = tf.stack([value[:, 1 + ahead : 1 + ahead + starts] for ahead in range(steps)], 2)
-    return tf.reshape(following, [-1, steps, *value.shape[2:]])
+    return _rows(tf.reshape(following, [-1, steps, *value.shape[2:]]), chosen)
+
+
+def choose_starts(batch: int, length: int, steps: int, fraction: float, seed: tf.Tensor) -> tf.Tensor | None:
+    """A random share of the rows of `windows`, without repetition: int32 [n]; None for all of them."""
+    starts = batch * (length - steps)
+    count = max(1, round(fraction * starts))
+    return None if count == starts else tf.math.top_k(tf.random.stateless_uniform([starts], seed), count).indices
 
 
 def imagine_ahead(
-    rssm: RSSM, posterior: State, actions: tf.Tensor, steps: int, *, seed: tf.Tensor, weights: dict
+    rssm: RSSM,
+    posterior: State,
+    actions: tf.Tensor,
+    steps: int,
+    chosen: tf.Tensor | None = None,
+    *,
+    seed: tf.Tensor,
+    weights: dict,
 ) -> State:
-    """The prior 1 to `steps` steps ahead of every posterior state, under the actions that were taken.
+    """The prior 1 to `steps` steps ahead of posterior states, under the actions that were taken.
 
     Args:
       rssm: the transition.
       posterior: State [B, T, ...].
       actions: float32 [B, T, A], the action that led to each row.
       steps: D < T.
+      chosen: the rows of `windows` to start from; None: all.
       seed: int32 [2], for the state noise.
       weights: one weight sample, shared by all rollouts.
 
     Returns:
-      State [B * (T - D), D, ...], rows as `windows` gives them.
+      State [n, D, ...], rows as `windows` gives them.
 
     Source: PlaNet v1 (arXiv:1811.04551v1), Sec. 4 and Eq. 7, which overshoots the state KL; here it is the rewards
     that are compared, and their gradient reaches the posterior that the rollout starts from.
     """
     starts = actions.shape[1] - steps
-    first = State(*(tf.reshape(value[:, :starts], [-1, value.shape[-1]]) for value in posterior))
-    return rssm.imagine(windows(actions, steps), first, seed=seed, weights=weights)
+    first = State(*(_rows(tf.reshape(value[:, :starts], [-1, value.shape[-1]]), chosen) for value in posterior))
+    return rssm.imagine(windows(actions, steps, chosen), first, seed=seed, weights=weights)
 
 
-def reward_overshooting(predicted: tf.Tensor, reward: tf.Tensor, mask: tf.Tensor, valid_steps: tf.Tensor) -> tf.Tensor:
-    """Mean -log N(reward; predicted, 1) over all steps of all rollouts, a scalar.
+def reward_overshooting(
+    predicted: tf.Tensor,
+    reward: tf.Tensor,
+    mask: tf.Tensor,
+    valid_steps: tf.Tensor,
+    chosen: tf.Tensor | None = None,
+) -> tf.Tensor:
+    """Mean -log N(reward; predicted, 1) over all steps of all rollouts, a scalar, or an unbiased estimate of it.
 
     Args:
-      predicted: float32 [B * (T - D), D].
+      predicted: float32 [n, D].
       reward, mask: float32 [B, T]. Rollouts into padding count as zeros.
       valid_steps: float32, true entries of `mask` over all replicas, whose results add up.
+      chosen: the rows of `windows` that were predicted; None: all.
     """
-    steps = predicted.shape[1]
-    nll = unit_gaussian_nll(windows(reward, steps)[..., None], predicted[..., None], 1)
-    rows = mask.shape[1]
+    count, steps = predicted.shape
+    batch, rows = mask.shape
+    share = count / (batch * (rows - steps))
+    nll = unit_gaussian_nll(windows(reward, steps, chosen)[..., None], predicted[..., None], 1)
     rollout_steps = valid_steps * ((rows - steps) * steps / rows)
-    return tf.reduce_sum(nll * windows(mask, steps)) / rollout_steps
+    return tf.reduce_sum(nll * windows(mask, steps, chosen)) / (share * rollout_steps)
+
+
+def _rows(value: tf.Tensor, chosen: tf.Tensor | None) -> tf.Tensor:
+    return value if chosen is None else tf.gather(value, chosen)

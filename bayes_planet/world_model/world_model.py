@@ -12,7 +12,7 @@ from bayes_planet.world_model.decoders import DenseHead, ImageDecoder
 from bayes_planet.world_model.encoders import ImageEncoder, VectorEncoder
 from bayes_planet.world_model.losses import continuation_nll, diagonal_gaussian_kl, free_nats_kl, unit_gaussian_nll
 from bayes_planet.world_model.normaliser import StateNormaliser
-from bayes_planet.world_model.overshooting import imagine_ahead, reward_overshooting
+from bayes_planet.world_model.overshooting import choose_starts, imagine_ahead, reward_overshooting
 from bayes_planet.world_model.rssm import RSSM, State
 
 
@@ -202,9 +202,14 @@ class WorldModel(tf.Module):
     ) -> tf.Tensor:
         if per_step:  # a rollout has one draw
             weights = tf.nest.map_structure(lambda value: value[0], weights)
-        steps = self.config.loss.overshooting_steps
-        imagined = imagine_ahead(self.rssm, posterior, batch["action"], steps, seed=seed, weights=weights)
-        return reward_overshooting(self.reward(imagined.features), batch["reward"], mask, valid_steps)
+        steps, fraction = self.config.loss.overshooting_steps, self.config.loss.overshooting_fraction
+        fold = tf.random.experimental.stateless_fold_in
+        sequences, length = mask.shape
+        chosen = choose_starts(sequences, length, steps, fraction, fold(seed, 0))
+        imagined = imagine_ahead(
+            self.rssm, posterior, batch["action"], steps, chosen, seed=fold(seed, 1), weights=weights
+        )
+        return reward_overshooting(self.reward(imagined.features), batch["reward"], mask, valid_steps, chosen)
 
     def loss(
         self,

@@ -78,7 +78,7 @@ print(json.dumps({"actions": actions, "updates": model.num_updates, "episodes": 
 def test_a_fresh_process_loads_it_and_acts_the_same(saved, model, episode, tmp_path):
     np.savez(tmp_path / "rows.npz", state=episode["state"][:6])
     command = [sys.executable, "-c", FRESH, str(saved), str(tmp_path / "rows.npz")]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert ended.returncode == 0, ended.stderr
     found = json.loads(ended.stdout.splitlines()[-1])
     model.set_random_seed(3)
@@ -348,6 +348,10 @@ def test_configuration_from_arguments(tmp_path):
     assert (found["env.name"], found["env.action_repeat"]) == ("dm_control/cartpole-swingup", 8)
     assert (found["seed"], found["model.bayesian.layers"], found["model.belief_units"]) == (7, bayesian, 128)
     assert settings_of("cartpole_swingup", "laptop", 7) == {**found, "env.name": "cartpole_swingup"}
+    assert settings_of("bayes_planet/cartpole-swingup-v0", "laptop")["env.action_repeat"] == 8
+    assert settings_of("dm_control/cup-catch", ["planet"]) == {
+        **settings_of("dm_control/ball_in_cup-catch", ["planet"]), "env.name": "dm_control/cup-catch",
+    }  # fmt: skip
     assert settings_of("Pendulum-v1", [])["env.action_repeat"] == 2  # of the task's preset
     assert settings_of("MountainCarContinuous-v0", [])["env.action_repeat"] == 1
     assert settings_of(CountingEnv, [])["env.name"] == "tests.envs.toy:CountingEnv"

@@ -28,6 +28,8 @@ def test_snippets_run(tmp_path, monkeypatch):
     assert names["model"].num_episodes == 5 and names["model"].num_env_steps == 400
     assert names["future"]["state"].shape == (3, 7, 5) and names["mine"]["reward"].shape == (1, 6)
     assert names["longest"].steps == 10 and (tmp_path / "best" / "best_model" / "config.yaml").exists()
+    assert np.isfinite(names["analysis"].numbers["open_loop"]["reward"]["model"]["squared_error"])
+    assert (tmp_path / "runs" / "cartpole" / "analysis" / "analysis.npz").exists()
     assert np.isfinite(names["total"]) and names["sure"]["reward"].mean.shape == (7,)
 
 
@@ -42,7 +44,7 @@ def test_page_names_every_callback_and_hook():
     assert [name for name in hooks if f"`{name}(" not in PAGE] == []
 
 
-@pytest.mark.parametrize("name", ["", "learn", "predict", "imagine", "load"])
+@pytest.mark.parametrize("name", ["", "learn", "predict", "imagine", "analyse", "load"])
 def test_page_names_every_argument(name):
     called = getattr(BayesPlanet, name) if name else BayesPlanet
     arguments = set(inspect.signature(called).parameters) - {"self", "path"}

@@ -266,7 +266,7 @@ NOT_LAYERS = {
 
 RANDOM = [name for name, case in CASES.items() if case.entries]
 
-# One of each kind. What takes long (compilation, fit, files, devices) runs by default for these alone.
+# One of each kind. What takes long (compilation, loops) runs by default for these alone.
 QUICK = {
     "ActNorm",
     "Conv2DFlipout",
@@ -285,3 +285,10 @@ QUICK = {
     "RealNVP",
     "VectorQuantizer",
 }
+
+# `fit` leaves out those that the papers' snippets and test_dense_variational.py train as well.
+FITTED = QUICK - {"DenseVariational", "Discretize", "Normal", "RealNVP"}
+
+# Files and two devices, in a process of their own, take longest: without those that test_function_layer_saving.py,
+# test_dense_variational.py and test_attention.py save and load as well.
+SAVED = FITTED - {"MultiHeadAttentionFlipout"}

@@ -1,5 +1,7 @@
 """BatchEnsemble layers against one Keras layer a member, whose kernel is W times the outer product of the factors."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -276,8 +278,12 @@ def test_bad_input():
 
 
 def network(family, dtype=None, **options):
+    """One layer of each kind; "both" families take turns."""
+    turns = itertools.cycle(["BatchEnsemble", "Rank1"] if family == "both" else [family])
+
     def layer(name):
-        return lambda *args, **kwargs: getattr(bl, name + family)(*args, dtype=dtype, **kwargs)
+        cls = getattr(bl, name + next(turns))
+        return lambda *args, **kwargs: cls(*args, dtype=dtype, **kwargs)
 
     return tf.keras.Sequential(
         [
@@ -327,7 +333,14 @@ def test_files(family, name, tmp_path):
     assert len(loaded.losses) == len(model.losses)
 
 
-@pytest.mark.parametrize(("family", "dtype"), [("BatchEnsemble", "mixed_bfloat16"), ("Rank1", "float64")])
+@pytest.mark.parametrize(
+    ("family", "dtype"),
+    [
+        ("both", "mixed_bfloat16"),
+        pytest.param("BatchEnsemble", "mixed_bfloat16", marks=pytest.mark.slow),
+        pytest.param("Rank1", "float64", marks=pytest.mark.slow),
+    ],
+)
 def test_dtypes_and_xla(family, dtype):
     model = network(family, dtype=dtype)
     x = normal([4, 6, 6, 2])

@@ -11,16 +11,29 @@ import pytest
 from tensorflow_probability import distributions as tfd
 
 from tests.bayesian_layers import every_layer_process
-from tests.bayesian_layers.battery import BATCH, CASES, NOT_LAYERS, QUICK, RANDOM, Subject, bl, numbers, tf
+from tests.bayesian_layers.battery import (
+    BATCH,
+    CASES,
+    FITTED,
+    NOT_LAYERS,
+    QUICK,
+    RANDOM,
+    SAVED,
+    Subject,
+    bl,
+    numbers,
+    tf,
+)
 from tests.bayesian_layers.every_layer_process import FORMATS
 
 # The process that loads the files shares the machine with the tests here.
 pytestmark = pytest.mark.timeout(1200)
 
 
-def layers(*names, long=False):
-    """Parametrised over layers. Of a test that takes long, those that are not QUICK carry the slow marker."""
-    marked = [pytest.param(name, marks=pytest.mark.slow) if long and name not in QUICK else name for name in names]
+def layers(*names, default=None):
+    """Parametrised over layers. Of a test that takes long, those that are not in `default` carry the slow marker."""
+    slow = set() if default is None else set(names) - default
+    marked = [pytest.param(name, marks=pytest.mark.slow) if name in slow else name for name in names]
     return pytest.mark.parametrize("name", marked)
 
 
@@ -83,7 +96,7 @@ def results(process):
 
 
 @pytest.mark.filterwarnings("ignore")
-@layers(*CASES, long=True)
+@layers(*CASES, default=SAVED)
 def test_saves_in_every_format(name, process):
     assert not process.failures[name], process.failures[name]
 
@@ -103,7 +116,7 @@ def test_config(name):
     assert type(registered) is type(layer) and registered.get_config() == config
 
 
-@layers(*CASES, long=True)
+@layers(*CASES, default=FITTED)
 def test_clone_and_fit(name):
     """A cloned model has the same outputs with the same weights; fit moves them all, and lowers the loss."""
     case = CASES[name]
@@ -167,7 +180,7 @@ def test_float64(name):
     close(double.numbers(wide, next(means)), exact.numbers(x, next(means)), 1e-4, CASES[name])
 
 
-@layers(*CASES, long=True)
+@layers(*CASES, default=QUICK)
 def test_jit_compile(name):
     """Outputs and gradients under a weight sample that is an argument, compiled and not."""
     subject, x = built(name)
@@ -188,7 +201,7 @@ def test_jit_compile(name):
         np.testing.assert_allclose(gradient, other, rtol=1e-3, atol=1e-3)
 
 
-@layers(*CASES, long=True)
+@layers(*CASES, default=QUICK)
 def test_a_weight_sample_in_a_while_loop(name):
     """A sample that is a loop variable gives at each step what the layer gives by hand."""
     subject, x = built(name)
@@ -206,7 +219,7 @@ def test_a_weight_sample_in_a_while_loop(name):
     close(roll(weights), by_hand, 1e-4, CASES[name])
 
 
-@layers(*RANDOM, long=True)
+@layers(*RANDOM, default=QUICK)
 def test_one_divergence_a_weight(name):
     """However often the layer is called: eagerly, in a tf.function, in tf.scan."""
     subject, x = built(name)
@@ -243,11 +256,11 @@ def test_samples_are_a_leading_axis(name):
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-@layers(*CASES, long=True)
+@layers(*CASES, default=SAVED)
 def test_loads_in_a_fresh_process(name, kind, results):
     assert not results[name][kind], results[name][kind]
 
 
-@layers(*CASES, long=True)
+@layers(*CASES, default=SAVED)
 def test_mirrored_strategy(name, results):
     assert not results[name]["mirrored"], results[name]["mirrored"]

@@ -3,7 +3,9 @@
 import json
 from pathlib import Path
 
-from benchmarks.evidence import keep, table, thinned
+import pytest
+
+from benchmarks.evidence import keep, main, table, thinned
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -38,9 +40,37 @@ def test_a_kept_run_can_be_read_and_says_what_it_was(tmp_path):
     (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (run / "config.yaml").write_text("seed: 3\n")
     (run / "versions.json").write_text("{}")
+    with pytest.raises(ValueError, match="no starts.json"):
+        keep(run, out, command="bayes-planet train")
+    assert not out.exists()
     keep(run, out, "bayes-planet train", "a machine")
     assert json.loads((out / "run.json").read_text()) == {"command": "bayes-planet train", "machine": "a machine"}
     (shown,) = [text for text in table(tmp_path / "results").splitlines() if text.startswith("| [one]")]
     assert [cell.strip() for cell in shown.split("|")[2:-1]] == [
         "cheetah-run", "PlaNet", "3", "4", "2", "1.0", "7", "4 (1 to 7) of 3 after 4", "4 (1 to 7) of 3 after 4", "9k to 9k",
     ]  # fmt: skip
+
+
+def test_command_and_machine_come_from_the_run_where_it_has_noted_them(tmp_path, monkeypatch):
+    run, out = tmp_path / "run", tmp_path / "results" / "one"
+    run.mkdir()
+    for name in ("config.yaml", "versions.json"):
+        (run / name).write_text("{}")
+    row = {"episodes": 1, "env_steps": 10, "updates": 0, "time": 1.0, "train/return": 7.0}
+    (run / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+    machine = {"cpu": "X", "cores": 1, "cores_of_machine": 2, "memory_gb": 8.0, "accelerators": []}
+    starts = [
+        {"started": str(number), "episodes": number, "command": f"train {last}", "machine": {**machine, "cores": cores}}
+        for number, (last, cores) in enumerate([("a", 1), ("a", 2), ("b", 2)])
+    ]
+    (run / "starts.json").write_text(json.dumps(starts))
+    monkeypatch.setattr("benchmarks.evidence.RESULTS", tmp_path / "results")
+    main(["keep", str(run), str(out)])
+    lines = "X, 1 of 2 cores, 8.0 GB, no accelerator\nX, 2 cores, 8.0 GB, no accelerator"
+    assert json.loads((out / "run.json").read_text()) == {"command": "train a\ntrain b", "machine": lines}
+    assert json.loads((out / "starts.json").read_text()) == starts
+    main(["keep", str(run), str(out), "--machine", "the lab's"])
+    assert json.loads((out / "run.json").read_text()) == {"command": "train a\ntrain b", "machine": "the lab's"}
+    (run / "starts.json").unlink()
+    with pytest.raises(SystemExit):
+        main(["keep", str(run), str(out)])

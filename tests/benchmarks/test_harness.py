@@ -6,19 +6,23 @@ import math
 import pytest
 from rich.console import Console
 
-from benchmarks import episodes, machine, ours, parts, run, workers
+from benchmarks import episodes, machine, ours, parts, results, run, workers
 from benchmarks.results import Setup
 from benchmarks.settings import config_of, make_batch, sizes_of
+from benchmarks.timing import interleave
 from benchmarks.torch_process import HOW_TO_GET_IT, VARIANTS, TorchError, find_torch, write_data
 from tests.benchmarks.tiny import start_torch
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
-    """Rates of small products and copies, one environment worker: seconds instead of minutes."""
+    """Rates of small products and copies, one environment worker, one unit a round: seconds instead of minutes."""
     patch = pytest.MonkeyPatch()
     rates = machine.measure_rates((64,), 2**16)
     patch.setattr(machine, "measure_rates", lambda: rates)
+    patch.setattr(
+        results, "interleave", lambda contestants, rounds, least_seconds: interleave(contestants, rounds, 0.0)
+    )
     patch.setattr(parts, "WORKERS", (1,))
     patch.setattr(workers, "COUNTS", (1, 2))
     patch.setattr(workers, "OVERRIDES", (*workers.OVERRIDES, "env.episode_env_steps=40"))
@@ -88,8 +92,9 @@ def test_page_has_a_table_for_each_section(out):
     assert len(widths) == 1
 
 
-def test_a_real_training_run_is_measured(tmp_path):
-    """`cycle`, in a process of its own with a real environment."""
+def test_a_real_training_run_is_measured(monkeypatch, tmp_path):
+    """`cycle`, in a process of its own with a real environment; the last way to collect, which asks the most."""
+    monkeypatch.setattr(episodes, "WAYS_TO_COLLECT", episodes.WAYS_TO_COLLECT[-1:])
     setup = Setup(["debug"], 1, tmp_path, {})
     [cycle] = episodes.cycle(setup)
     for row in cycle["rows"]:

@@ -57,7 +57,7 @@ def test_discrete_actions_are_refused(capsys, tmp_path):
 def test_no_gl_names_the_package(tmp_path):
     arguments = ["train", "--config", "debug", "--logdir", str(tmp_path / "run"), "env.gl_backend=osmesa"]
     result = subprocess.run(
-        [sys.executable, "-m", "bayes_planet.cli", *arguments], capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "bayes_planet.cli", *arguments], capture_output=True, text=True, timeout=240
     )
     if result.returncode == 0:
         pytest.skip("OSMesa is installed here")
@@ -101,16 +101,12 @@ def test_evaluate_options(capsys, tmp_path):
     assert ".mp4 or .gif" in fails(capsys, "evaluate", tmp_path, "--video", "film.avi")
 
 
-def test_batch_longer_than_any_episode(tmp_path):
+def test_batch_longer_than_any_episode(capsys, tmp_path):
     """Told before the first update, with the seed episodes kept."""
     logdir = tmp_path / "run"
     overrides = ["train.sequence_length=50", "env.name=Pendulum-v1", "env.observations=state", "env.action_repeat=2"]
-    arguments = ["train", "--config", "debug", "--logdir", str(logdir), *overrides]
-    result = subprocess.run(
-        [sys.executable, "-m", "bayes_planet.cli", *arguments], capture_output=True, text=True, timeout=200
-    )
-    assert result.returncode == 2, result.stderr
-    assert "train.sequence_length" in result.stderr and "41" in result.stderr and "Traceback" not in result.stderr
+    text = fails(capsys, "train", "--config", "debug", "--logdir", logdir, *overrides)
+    assert "train.sequence_length" in text and "41" in text
     files = list((logdir / "episodes").glob("*.npz"))
     assert len(files) == 2
     with np.load(files[0]) as episode:

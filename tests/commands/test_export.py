@@ -10,8 +10,9 @@ import pytest
 import tensorflow as tf
 
 from bayes_planet import cli, presets
-from bayes_planet.commands.evaluate import restored
 from bayes_planet.envs import Workers
+from bayes_planet.training.restoring import restored
+from bayes_planet.training.run_directory import RunDirectory
 from bayes_planet.training.seeds import Stream, environment_seed, seed_words
 from tests.commands.tensorflow_only import Process
 
@@ -42,7 +43,7 @@ def actor(run, environments):
     """The policy as the training process has it."""
     config = presets.read(run[0] / "config.yaml")
     assert config.train.precision == "float32"
-    return restored(config, run[0], environments).actor
+    return restored(RunDirectory(run[0]), environments).actor
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import imageio.v2 as imageio
 import numpy as np
 import pytest
 
+from bayes_planet import cli
 from bayes_planet.training.interruption import EXIT_INTERRUPTED
 from bayes_planet.training.metrics import read_metrics
 
@@ -28,8 +30,8 @@ def train_command(logdir: Path, *overrides: str) -> list[str]:
     return command("train", "--config", *PRESETS, "--logdir", logdir, *overrides)
 
 
-def finished(arguments: list[str]) -> subprocess.CompletedProcess:
-    return subprocess.run(arguments, capture_output=True, text=True, timeout=280)
+def finished(arguments: list[str], **environment: str) -> subprocess.CompletedProcess:
+    return subprocess.run(arguments, capture_output=True, text=True, timeout=280, env=os.environ | environment)
 
 
 def wait_for(condition, process: subprocess.Popen, seconds: float = 200.0) -> None:
@@ -50,8 +52,10 @@ def test_run_ends_with_its_results(run):
 
 
 def test_terminal_shows_our_lines_only(run):
-    _, result = run
+    logdir, result = run
     assert result.stderr == ""
+    # What TensorFlow's C++ says while it is imported.
+    assert "tensorflow" in (logdir / "logs" / "libraries.log").read_text()
     ours = (
         "bayes-planet ",
         "episode ",
@@ -111,15 +115,17 @@ def test_same_command_on_a_finished_run_changes_nothing(run):
     assert result.returncode == 0, result.stderr
     assert "Going on after 4 episodes and 4 updates" in result.stdout
     assert read_metrics(logdir / "metrics.jsonl") == before
+    starts = json.loads((logdir / "starts.json").read_text())
+    expected = shlex.join(["python", *train_command(logdir)[1:]])
+    assert [each["episodes"] for each in starts] == [0, 4] and starts[0]["command"] == expected
 
 
-def test_evaluate_reports_and_writes_videos(run, tmp_path):
+def test_evaluate_reports_and_writes_videos(run, tmp_path, capfd):
     logdir, _ = run
     files = tmp_path / "agent.mp4", tmp_path / "open_loop.gif"
     arguments = ("--episodes", 3, "--video", files[0], "--open-loop", files[1], "--json")
-    result = finished(command("evaluate", logdir, *arguments))
-    assert result.returncode == 0, result.stderr
-    report = json.loads(result.stdout)
+    assert cli.main(["evaluate", str(logdir), *map(str, arguments)]) == 0
+    report = json.loads(capfd.readouterr().out)
     assert len(report["returns"]) == 3 and len(set(report["returns"])) == 3
     np.testing.assert_allclose(report["mean"], np.mean(report["returns"]))
     assert report["updates"] == 4
@@ -152,6 +158,8 @@ def test_killed_and_interrupted_run_equals_an_uninterrupted_one(run, tmp_path):
     result = finished(train_command(logdir))
     assert result.returncode == 0, result.stderr
     assert {path.name: path.read_bytes() for path in episodes() if path.name in survivors} == survivors
+    starts = [each["episodes"] for each in json.loads((logdir / "starts.json").read_text())]
+    assert len(starts) == 3 and starts[0] == 0 and 1 <= starts[1] <= starts[2] == len(survivors)
 
     def results(folder: Path) -> dict:
         rows = read_metrics(folder / "metrics.jsonl")

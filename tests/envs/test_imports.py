@@ -2,19 +2,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(code):
-    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
-
-
-@pytest.mark.parametrize("module", ["bayes_planet.envs", "bayes_planet.envs.worker", "bayes_planet.envs.control_suite"])
-def test_tensorflow_is_never_imported(module):
-    answer = run(f"import sys, {module}; assert 'tensorflow' not in sys.modules; assert 'keras' not in sys.modules")
-    assert answer.returncode == 0, answer.stderr
+    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=240)
 
 
 def test_importing_the_package_does_not_fix_the_gl_backend():

@@ -34,7 +34,7 @@ def test_registering_imports_no_simulator_and_needs_one_import():
         "env = gymnasium.make('bayes_planet/cartpole-swingup-v0', observations='state'); "
         "print(env.reset(seed=0)[0]['state'].shape)"
     )
-    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=240)
     assert ended.returncode == 0 and ended.stdout.strip() == "(5,)", ended.stderr
 
 

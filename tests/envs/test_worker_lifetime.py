@@ -68,7 +68,7 @@ def test_stopped_workers_die_with_a_killed_parent(start):
 
 def test_workers_end_with_a_parent_that_just_ends():
     parent, pids = start_parent(False, "sys.exit(3)")
-    assert parent.wait(timeout=30) == 3
+    assert parent.wait(timeout=120) == 3
     assert all(ended(pid) for pid in pids)
 
 

@@ -32,11 +32,11 @@ def test_the_next_item_is_drawn_while_the_present_one_is_used_and_no_further():
         return index
 
     items = Prefetcher(draw, range(4))
-    assert started[0].wait(10)
+    assert started[0].wait(60)
     for index in range(4):
         assert next(items) == index
         if index < 3:
-            assert started[index + 1].wait(10)
+            assert started[index + 1].wait(60)
         if index < 2:
             assert not started[index + 2].wait(0.02)
     with pytest.raises(StopIteration):

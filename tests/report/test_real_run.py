@@ -1,10 +1,12 @@
 """The page and the glossary of runs that were really trained."""
 
+import html
 import json
 import re
 from pathlib import Path
 
 from bayes_planet.report import report
+from bayes_planet.report.starts import machine_text
 from bayes_planet.training.metrics import read_metrics
 from tests.commands.test_runs import command, finished
 from tests.report.glossary import PAGE, explained, unexplained
@@ -46,6 +48,9 @@ def test_report_command_on_a_trained_run(run, tmp_path):
     )
     page = (tmp_path / "page.html").read_text()
     assert page.count("<video") >= 1 and "Full configuration" in page
+    start = json.loads((logdir / "starts.json").read_text())[0]
+    for text in (start["command"], machine_text(start["machine"])):
+        assert html.escape(text) in page
 
 
 def test_numbers_of_the_cheetah_run_are_those_of_its_rows(tmp_path):

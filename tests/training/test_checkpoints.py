@@ -257,7 +257,7 @@ print(sorted(os.listdir(directory)))
 
 def test_a_full_disk_leaves_the_earlier_ones(tmp_path):
     ended = subprocess.run(
-        [sys.executable, "-c", FULL_DISK, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", FULL_DISK, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, timeout=240
     )
     assert ended.stdout.splitlines() == [
         *["True ['ckpt-00000001']"] * 3,

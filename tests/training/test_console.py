@@ -23,9 +23,6 @@ import warnings, logging, subprocess
 print("before")
 with divert_output(sys.argv[1]) as console:
     console.print("ours: [bold]start[/bold]")
-    import tensorflow as tf
-    tf.constant(1.0) + 1.0
-    tf.config.list_physical_devices()
     from absl import logging as absl_logging
     absl_logging.warning("chatter of absl")
     logging.warning("chatter of logging")
@@ -42,12 +39,11 @@ print("after, on stderr", file=sys.stderr)
 
 def test_only_our_lines_reach_the_terminal(tmp_path):
     log = tmp_path / "logs" / "libraries.log"
-    ended = run(CHATTER, log, TF_CPP_MIN_LOG_LEVEL="0")
+    ended = run(CHATTER, log)
     assert ended.returncode == 0
     assert ended.stdout.splitlines() == ["before", "ours: start", "ours: end", "after"]
     assert ended.stderr == "after, on stderr\n"
     text = log.read_text()
-    assert "tensorflow" in text  # what its C++ says while it is imported
     for line in ("absl", "logging", "warnings", "print", "C", "a child"):
         assert f"chatter of {line}" in text
     assert "more of it" in text and "ours" not in text and "after" not in text

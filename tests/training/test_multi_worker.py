@@ -1,6 +1,8 @@
 """Two processes of a cluster on this machine train one run and end with the same weights."""
 
+import contextlib
 import json
+import random
 import socket
 import subprocess
 import sys
@@ -10,11 +12,12 @@ from bayes_planet.training.metrics import read_metrics
 
 
 def free_ports(count: int) -> list[str]:
-    sockets = [socket.create_server(("localhost", 0)) for _ in range(count)]
-    ports = [str(entry.getsockname()[1]) for entry in sockets]
-    for entry in sockets:
-        entry.close()
-    return ports
+    """Below 32768, where Linux begins to hand them out: nobody is given one before the processes take it."""
+    ports: list[str] = []
+    for port in random.SystemRandom().sample(range(20_000, 32_000), 100):
+        with contextlib.suppress(OSError), socket.create_server(("localhost", port)):
+            ports.append(str(port))
+    return ports[:count]
 
 
 def test_two_processes_end_with_equal_weights(tmp_path):
@@ -29,7 +32,11 @@ def test_two_processes_end_with_equal_weights(tmp_path):
         )
         for index in range(2)
     ]
-    outputs = [process.communicate(timeout=280) for process in processes]
+    try:
+        outputs = [process.communicate(timeout=280) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
     assert [process.returncode for process in processes] == [0, 0], "\n".join(error[-2000:] for _, error in outputs)
     results = [
         json.loads(line.removeprefix("RESULT "))

@@ -1,14 +1,21 @@
 """A run's folder: made, resumed, refused."""
 
 import dataclasses
+import json
+import os
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import tensorflow as tf
 
 from bayes_planet import presets
 from bayes_planet.config import Config
+from bayes_planet.report.starts import machine_text, read_starts
 from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError
+from bayes_planet.training.starts import machine, versions
 
 
 def change(config: Config, **records) -> Config:
@@ -113,3 +120,58 @@ def test_a_file_in_the_way_and_an_empty_folder_are_named(tmp_path):
     assert file.read_text() == "mine"
     with pytest.raises(RunDirectoryError, match="holds no run"):
         RunDirectory(tmp_path).read_config()
+
+
+START = """
+import sys
+from bayes_planet.config import Config
+from bayes_planet.training.run_directory import RunDirectory
+directory = RunDirectory(sys.argv[1])
+directory.prepare(Config(seed=3))
+directory.record_start(5)
+directory.record_start(6)
+"""
+
+
+def test_every_process_that_works_on_a_run_is_noted(run, tmp_path):
+    assert run.read_starts() == []
+    run.record_start(0)
+    run.record_start(2)  # the same process: nothing new
+    run.unlock()
+    run.record_start(4)  # someone who only reads
+    (tmp_path / "my start.py").write_text(START)
+    other = [sys.executable, str(tmp_path / "my start.py"), str(run.path)]
+    subprocess.run(other, check=True, timeout=280)
+
+    first, second = run.read_starts()
+    assert (first["episodes"], second["episodes"]) == (0, 5)
+    assert shlex.split(second["command"]) == ["python", *other[1:]]
+    assert "pytest" in first["command"] and first["started"] < second["started"]
+    assert second["machine"] == first["machine"] == machine() and second["versions"] == versions()
+    assert read_starts(run.path) == [first, second]
+
+
+def test_a_machine_is_what_the_system_says():
+    found = machine()
+    total = int(Path("/proc/meminfo").read_text().split()[1])
+    assert found["memory_gb"] == pytest.approx(total * 1024 / 1e9, abs=0.06)
+    assert f": {found['cpu']}\n" in Path("/proc/cpuinfo").read_text()
+    assert found["cores"] == len(os.sched_getaffinity(0)) <= found["cores_of_machine"] == os.cpu_count()
+    assert len(found["accelerators"]) == len(tf.config.list_physical_devices("GPU"))
+    mine = {**found, "cpu": "CPU X", "cores": 1, "cores_of_machine": 2, "memory_gb": 8.0, "accelerators": ["Y", "Y"]}
+    assert machine_text(mine) == "CPU X, 1 of 2 cores, 8.0 GB, Y, Y"
+    assert machine_text({**mine, "cores": 2, "accelerators": []}) == "CPU X, 2 cores, 8.0 GB, no accelerator"
+
+
+@pytest.mark.parametrize("text", ["[{", "{}", "[3]"])
+def test_a_broken_list_of_starts_is_named_and_kept(run, text):
+    run.starts_file.write_text(text)
+    with pytest.raises(RunDirectoryError, match="starts.json cannot be read"):
+        run.record_start(0)
+    assert run.starts_file.read_text() == text and read_starts(run.path) == []
+
+
+def test_a_saved_model_says_what_it_is(run):
+    assert run.saved_model() is None
+    run.model_file.write_text(json.dumps({"format": 1}))
+    assert run.saved_model() == {"format": 1}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.replay.make import make_episode
-from tests.training.test_trainer import config_of, trainer_in
+from tests.training.test_trainer import config_of, no_model_is_left, trainer_in  # noqa: F401
 
 
 def episode(index: int, rows: int, size: int) -> dict[str, np.ndarray]:

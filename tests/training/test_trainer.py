@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from bayes_planet import presets
 from bayes_planet.config import Config
 from bayes_planet.envs import Workers
 from bayes_planet.replay import EpisodeStore
-from bayes_planet.training.build import build
+from bayes_planet.training.build import Parts, build
 from bayes_planet.training.collector import Collector
 from bayes_planet.training.metrics import read_metrics
 from bayes_planet.training.run_directory import RunDirectory
@@ -29,12 +30,35 @@ def config_of(*overrides: str) -> Config:
     return presets.load(["bayes_planet", "debug"], [*STATE_TASK, *overrides])
 
 
+BUILT: dict[str, tuple[Parts, list[tf.Variable], list[np.ndarray]]] = {}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_model_is_left():
+    yield
+    BUILT.clear()
+
+
+def parts_of(config: Config, workers: Workers) -> Parts:
+    """What `build` gives; of one configuration it is built and traced once, and all variables start anew each time."""
+    if repr(config) not in BUILT:
+        parts = build(config, workers.observation_space, workers.action_space)
+        models = (parts.world_model, parts.acting.planner.world_model)
+        variables = [variable for model in models for variable in model.variables]
+        variables += [*parts.learner.optimizer.variables(), parts.learner.updates]
+        BUILT[repr(config)] = parts, variables, [variable.numpy() for variable in variables]
+    parts, variables, initial = BUILT[repr(config)]
+    for variable, value in zip(variables, initial, strict=True):
+        variable.assign(value)
+    return parts
+
+
 @contextlib.contextmanager
 def trainer_in(folder: Path, config: Config, **options: Any) -> Iterator[Trainer]:
     directory = RunDirectory(folder)
     directory.prepare(config)
     with Workers(config.env, config.env.workers) as workers:
-        parts = build(config, workers.observation_space, workers.action_space)
+        parts = parts_of(config, workers)
         trainer = Trainer.from_parts(config, directory, parts, workers, **options)
         trainer.restore()
         try:
@@ -199,7 +223,7 @@ def test_episodes_collected_during_updates_follow_the_weights_before_them(finish
     config = config_of(*MEANWHILE)
     first = config.train.seed_episodes
     with Workers(config.env, 1) as workers:
-        parts = build(config, workers.observation_space, workers.action_space)
+        parts = parts_of(config, workers)
         collector = Collector(config, workers, parts.actor, workers.action_space.shape[0])
 
         def actions(index: int) -> np.ndarray:

@@ -1,0 +1,66 @@
+"""From a folder, of a run or of a saved model, to the parts of its agent as the newest checkpoint has them."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gymnasium
+import tensorflow as tf
+
+from bayes_planet.config import Config
+from bayes_planet.training.build import Parts, build
+from bayes_planet.training.checkpoints import CheckpointError, Checkpoints
+from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError
+from bayes_planet.training.world_models import WorldModelError
+from bayes_planet.world_model.interface import WorldModelFactory
+
+RESTORE_ERRORS = (RunDirectoryError, CheckpointError, WorldModelError)
+"""What `restored` raises where the folder, and not the program, is to blame."""
+
+
+class Spaces(NamedTuple):
+    """What an agent sees and does, for `build`: of environments, or of a folder that noted them."""
+
+    observation_space: gymnasium.spaces.Dict
+    action_space: gymnasium.spaces.Box
+
+
+def restored(
+    directory: RunDirectory,
+    spaces: Any,
+    config: Config | None = None,
+    strategy: tf.distribute.Strategy | None = None,
+    world_model: WorldModelFactory | None = None,
+    *,
+    optimizer: bool = False,
+    required: bool = True,
+) -> Parts:
+    """Builds an agent and loads the newest checkpoint that works. Nothing in the folder changes.
+
+    Call `devices.prepare_devices` before, where the process has not chosen its devices.
+
+    Args:
+      directory: of a run or a saved model.
+      spaces: what has `observation_space` and `action_space`: `Workers`, an environment, `Spaces`.
+      config: to build the agent of. None: that of the folder.
+      strategy, world_model: as in `build`.
+      optimizer: load its state too, where it was saved, to go on learning.
+      required: false gives an untrained agent where there is no checkpoint.
+
+    Raises:
+      RunDirectoryError: the folder holds no run, or no checkpoint.
+      CheckpointError: there are checkpoints and none can be read.
+      WorldModelError: the agent has a world model of its own, which is not found.
+    """
+    config = directory.read_config() if config is None else config
+    parts = build(config, spaces.observation_space, spaces.action_space, strategy, world_model)
+    optimizer = optimizer and (directory.saved_model() or {}).get("optimizer", True)
+    found = checkpoints(directory.checkpoints, parts, optimizer).restore(partial=True)
+    if found is None and required:
+        raise RunDirectoryError(f"{directory.path} has no checkpoint yet. Train it until its first episode is done.")
+    return parts
+
+
+def checkpoints(folder: Path, parts: Parts, optimizer: bool = True) -> Checkpoints:
+    """The checkpoints in a folder, of what a saved model and a run have in common."""
+    trained: dict[str, Any] = {"model": parts.world_model, "updates": parts.learner.updates}
+    return Checkpoints(folder, 1, **trained, **({"optimizer": parts.learner.optimizer} if optimizer else {}))

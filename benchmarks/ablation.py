@@ -17,6 +17,7 @@ import numpy as np
 from bayes_planet.report.groups import LAYERS, NOT_THE_METHOD, Group, group_runs
 from bayes_planet.report.runs import Run, read_runs
 from bayes_planet.report.statistics import Estimate, difference, estimate
+from benchmarks.page import heading, with_table
 
 COLUMNS = (
     "what differs",
@@ -82,7 +83,7 @@ def table(runs: Sequence[Run]) -> str:
 
     groups.sort(key=lambda group: (changes(group) != "nothing", -score(group).value))
     reference = groups[0]
-    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
+    lines = [heading(COLUMNS)]
     for group in groups:
         kl = [value for run in group.runs if (value := run.last("weight_kl/total")) is not None]
         stddev = [value for run in group.runs if (value := weight_stddev(run)) is not None]
@@ -110,13 +111,9 @@ def _shown(value: Estimate, sign: str = "") -> str:
 
 
 def page(folder: Path) -> str:
-    """README.md of a folder of runs; what stands above the table is kept from the page that is there."""
+    """README.md of a folder of runs."""
     runs = read_runs(sorted(path.parent for path in folder.glob("*/metrics.jsonl")))
-    above = f"# {folder.name.replace('_', ' ')}\n\n"
-    present = folder / "README.md"
-    if present.exists():
-        above = present.read_text().split("| " + COLUMNS[0])[0]
-    return above + table(runs)
+    return with_table(folder, COLUMNS, table(runs))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -22,6 +22,7 @@ from bayes_planet.report.runs import Evaluation, Run, read_runs
 from bayes_planet.report.starts import FILE as STARTS
 from bayes_planet.report.starts import machine_text, read_starts
 from bayes_planet.training.metrics import Row, read_metrics
+from benchmarks.page import heading
 
 RESULTS = Path("results")
 HEADING = """# Training runs
@@ -121,7 +122,7 @@ def line(run: Run, name: str) -> str:
 def table(folder: Path) -> str:
     """The page about all kept runs, one folder or two deep."""
     found = sorted({path.parent for path in folder.glob("**/metrics.jsonl")})
-    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
+    lines = [heading(COLUMNS)]
     for path in found:
         (run,) = read_runs([path])
         lines.append(line(run, str(path.relative_to(folder))))

@@ -6,7 +6,6 @@ Writes the folder's README.md: a row for each group of runs that differ in their
 of the settings that most runs have.
 """
 
-import argparse
 import collections
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ import numpy as np
 from bayes_planet.report.groups import LAYERS, NOT_THE_METHOD, Group, group_runs
 from bayes_planet.report.runs import Run, read_runs
 from bayes_planet.report.statistics import Estimate, difference, estimate
-from benchmarks.page import heading, with_table
+from benchmarks.page import heading, with_table, write
 
 COLUMNS = (
     "what differs",
@@ -117,11 +116,7 @@ def page(folder: Path) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    folder = parser.parse_args(arguments).folder
-    (folder / "README.md").write_text(page(folder))
-    print(page(folder))
+    write(__doc__, page, arguments)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """README.md of a folder of results: what people wrote, and below it a table that is written anew."""
 
-from collections.abc import Sequence
+import argparse
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 
@@ -16,3 +17,13 @@ def with_table(folder: Path, columns: Sequence[str], table: str) -> str:
     if present.exists():
         above = present.read_text().split(f"| {columns[0]} |")[0]
     return above + table
+
+
+def write(description: str | None, page: Callable[[Path], str], arguments: Sequence[str] | None) -> None:
+    """The command that writes the page of a folder, its only argument, and prints it."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    folder = parser.parse_args(arguments).folder
+    text = page(folder)
+    (folder / "README.md").write_text(text)
+    print(text)

@@ -7,7 +7,6 @@ Each file compares a run with a reference on episodes that the run's agent colle
 agent's episodes, so both ways round are needed; the rows say who collected. Writes FOLDER/README.md.
 """
 
-import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.page import heading, with_table
+from benchmarks.page import heading, with_table, write
 
 STEPS = ("1", "12", "50")
 COLUMNS = (
@@ -69,11 +68,7 @@ def page(folder: Path) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    folder = parser.parse_args(arguments).folder
-    (folder / "README.md").write_text(page(folder))
-    print(page(folder))
+    write(__doc__, page, arguments)
 
 
 if __name__ == "__main__":

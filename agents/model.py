@@ -12,7 +12,7 @@ from typing import Self
 
 import tensorflow as tf
 
-from bayes_planet.agents import learning, saved_model, settings
+from bayes_planet.agents import learning, settings
 from bayes_planet.agents.callbacks import BaseCallback, as_one
 from bayes_planet.agents.trained import TrainedModel
 from bayes_planet.config import Config
@@ -22,6 +22,7 @@ from bayes_planet.evaluation.analysis import load as read_analysis
 from bayes_planet.evaluation.analysis import save as write_analysis
 from bayes_planet.evaluation.held_out import check_episodes, check_reference
 from bayes_planet.report import report as write_report
+from bayes_planet.training import saved_model
 from bayes_planet.training.analysing import analyse_agent, collect_held_out, open_held_out
 from bayes_planet.training.devices import DeviceError, prepare_devices
 from bayes_planet.training.restoring import Spaces, restored
@@ -297,7 +298,8 @@ class BayesPlanet(TrainedModel):
           ValueError: something else is there.
         """
         spaces = self.observation_space, self.action_space
-        return saved_model.save(settings.as_path(path), self.config, self._parts, spaces, self._progress(), optimizer)
+        path, learner = settings.as_path(path), self._parts.learner
+        return saved_model.save(path, self.config, learner, spaces, self._progress(), optimizer)
 
     def close(self) -> None:
         """Ends the environment processes and removes a temporary `logdir`. What needs them starts them again."""

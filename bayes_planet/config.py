@@ -210,6 +210,7 @@ class EvaluationConfig:
     context_steps: int = setting(5, "frames the open-loop prediction may see", "PlaNet, Sec. 5")
     prediction_steps: int = setting(45, "frames it then predicts without looking", "Bayesian Layers v1, Fig. 11")
     videos: int = setting(3, "sequences in an open-loop video; 0: no video")
+    keep_best: bool = setting(True, "save the agent of the best evaluation so far, by its mean return, in best_model/")
 
     def __post_init__(self) -> None:
         require(self.every_episodes >= 0, "evaluation.every_episodes", self.every_episodes, "0 or more episodes")

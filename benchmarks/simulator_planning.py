@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from bayes_planet import presets
-from bayes_planet.config import Config
+from bayes_planet.config import Config, PlannerConfig
 from bayes_planet.envs import rendering
 from bayes_planet.planning import Plan, candidate_counts, cross_entropy_method
 from bayes_planet.training.seeds import Stream, environment_seed, seed_words
@@ -59,6 +59,21 @@ class CheetahSimulator:
         self._env.task._random = np.random.RandomState(seed)
         self._env.reset()
 
+    def reset_on_back(self, seed: int) -> None:
+        """Begins that episode with the cheetah laid on its back, limp for as long as it takes to lie still."""
+        self.reset(seed)
+        with self._env.physics.reset_context():
+            named = self._env.physics.named.data.qpos
+            named["rooty"] = np.pi
+            named["rootz"] = 0.0
+        for _ in range(100 // self._repeat):
+            self.step(np.zeros(self.action_size))
+
+    @property
+    def upright(self) -> float:
+        """Cosine of the torso's pitch: 1 on its feet, -1 on its back."""
+        return float(np.cos(self._env.physics.named.data.qpos["rooty"]))
+
     def step(self, action: np.ndarray) -> tuple[float, bool]:
         """Holds an action [A] for `action_repeat` env steps; the summed reward, and whether the episode is over."""
         reward = 0.0
@@ -86,36 +101,39 @@ class CheetahSimulator:
         return rewards.reshape(count, steps, self._repeat).sum(-1)
 
 
-def episode_return(simulator: CheetahSimulator, config: Config, index: int) -> float:
-    """The return of one noise-free episode."""
-    planner = config.planner
-    kept = round(planner.elites_kept * planner.elites)
-    simulator.reset(environment_seed(config.seed, Stream.EVALUATION_ENVIRONMENT, 2**30, index))
+def search(simulator: CheetahSimulator, planner: PlannerConfig, seed: Sequence[int], last: Plan | None) -> Plan:
+    """The plan from the simulator's present state; `last`, the one before, is where a warm search starts."""
 
     def evaluate(actions: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         returns = simulator.imagine(actions.numpy()[0]).sum(-1)
         return tf.constant(returns[None], tf.float32)
 
+    return cross_entropy_method(
+        evaluate,
+        batch=1,
+        horizon=planner.horizon,
+        action_size=simulator.action_size,
+        candidates=candidate_counts(planner),
+        elites=planner.elites,
+        iterations=planner.iterations,
+        seed=tf.constant(seed),
+        initial_stddev=planner.initial_stddev,
+        noise_exponent=planner.noise_exponent,
+        kept=round(planner.elites_kept * planner.elites),
+        start=last.shifted() if planner.warm_start and last is not None else None,
+    )
+
+
+def episode_return(simulator: CheetahSimulator, config: Config, index: int) -> float:
+    """The return of one noise-free episode."""
+    simulator.reset(environment_seed(config.seed, Stream.EVALUATION_ENVIRONMENT, 2**30, index))
     last: Plan | None = None
     total, done, step = 0.0, False, 0
     while not done:
-        plan = cross_entropy_method(
-            evaluate,
-            batch=1,
-            horizon=planner.horizon,
-            action_size=simulator.action_size,
-            candidates=candidate_counts(planner),
-            elites=planner.elites,
-            iterations=planner.iterations,
-            seed=tf.constant(seed_words(config.seed, Stream.EVALUATION_ACTOR, 2**30, index, step)),
-            initial_stddev=planner.initial_stddev,
-            noise_exponent=planner.noise_exponent,
-            kept=kept,
-            start=last.shifted() if planner.warm_start and last is not None else None,
-        )
-        reward, done = simulator.step(np.clip(plan.mean[0, 0].numpy(), -1.0, 1.0))
+        seed = seed_words(config.seed, Stream.EVALUATION_ACTOR, 2**30, index, step)
+        last = search(simulator, config.planner, seed, last)
+        reward, done = simulator.step(np.clip(last.mean[0, 0].numpy(), -1.0, 1.0))
         total += reward
-        last = plan
         step += 1
     return total
 

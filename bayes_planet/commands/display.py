@@ -8,6 +8,7 @@ from rich.console import Console
 
 from bayes_planet.training.display import evaluation_sentence
 from bayes_planet.training.metrics import read_metrics
+from bayes_planet.training.run_directory import RunDirectory
 
 
 def print_summary(console: Console, run: Path) -> None:
@@ -29,6 +30,10 @@ def print_summary(console: Console, run: Path) -> None:
             if key.startswith("weight_kl/") and key not in ("weight_kl/total", "weight_kl/scale")
         ]
         line("weight KL", f"{belief['weight_kl/total']:.0f} nats ({', '.join(layers)})")
+    best = RunDirectory(RunDirectory(run).best_model)
+    if saved := best.saved_model():
+        mean = saved["evaluation"]["return_mean"]
+        line("best model", f"{best.path}, after {saved['episodes']} episodes (return {mean:.1f} on average)")
     videos = sorted((run / "videos").glob("open_loop-*"))
     if videos:
         line("video", f"{videos[-1]} (true, predicted, error)")

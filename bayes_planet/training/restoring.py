@@ -9,6 +9,7 @@ import tensorflow as tf
 from bayes_planet.config import Config
 from bayes_planet.training.build import Parts, build
 from bayes_planet.training.checkpoints import CheckpointError, Checkpoints
+from bayes_planet.training.learner import Learner
 from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError
 from bayes_planet.training.world_models import WorldModelError
 from bayes_planet.world_model.interface import WorldModelFactory
@@ -54,13 +55,13 @@ def restored(
     config = directory.read_config() if config is None else config
     parts = build(config, spaces.observation_space, spaces.action_space, strategy, world_model)
     optimizer = optimizer and (directory.saved_model() or {}).get("optimizer", True)
-    found = checkpoints(directory.checkpoints, parts, optimizer).restore(partial=True)
+    found = checkpoints(directory.checkpoints, parts.learner, optimizer).restore(partial=True)
     if found is None and required:
         raise RunDirectoryError(f"{directory.path} has no checkpoint yet. Train it until its first episode is done.")
     return parts
 
 
-def checkpoints(folder: Path, parts: Parts, optimizer: bool = True) -> Checkpoints:
+def checkpoints(folder: Path, learner: Learner, optimizer: bool = True) -> Checkpoints:
     """The checkpoints in a folder, of what a saved model and a run have in common."""
-    trained: dict[str, Any] = {"model": parts.world_model, "updates": parts.learner.updates}
-    return Checkpoints(folder, 1, **trained, **({"optimizer": parts.learner.optimizer} if optimizer else {}))
+    trained: dict[str, Any] = {"model": learner.world_model, "updates": learner.updates}
+    return Checkpoints(folder, 1, **trained, **({"optimizer": learner.optimizer} if optimizer else {}))

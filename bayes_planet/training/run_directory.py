@@ -33,7 +33,7 @@ class RunDirectoryError(ValueError):
 
 class RunDirectory:
     """Paths of a run: config.yaml, versions.json, starts.json, spaces.json, metrics.jsonl, tensorboard/, episodes/,
-    checkpoints/, videos/, logs/.
+    checkpoints/, best_model/, videos/, logs/.
 
     A model saved by `bayes_planet.BayesPlanet` is such a folder too: config.yaml, spaces.json, checkpoints/, and
     model.json, which tells it from a run.
@@ -48,6 +48,7 @@ class RunDirectory:
         self.model_file = self.path / "model.json"
         self.episodes = self.path / "episodes"
         self.checkpoints = self.path / "checkpoints"
+        self.best_model = self.path / "best_model"
         self.videos = self.path / "videos"
         self.logs = self.path / "logs"
         self._lock: IO[str] | None = None

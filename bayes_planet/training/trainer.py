@@ -18,6 +18,7 @@ from bayes_planet.planning import Actor
 from bayes_planet.replay import CorruptEpisodeError, EpisodeStore, Prefetcher
 from bayes_planet.replay.rollout import Environments, Episode
 from bayes_planet.report.video import save_video
+from bayes_planet.training.best_model import keep_best
 from bayes_planet.training.build import Parts
 from bayes_planet.training.checkpoints import CheckpointError, Checkpoints
 from bayes_planet.training.collector import Collector
@@ -359,6 +360,9 @@ class Trainer:
         values.update(histogram_metrics(self.learner.world_model.rssm))
         self._evaluated_at = counters.episodes
         row = self._write(values)
+        if config.evaluation.keep_best:
+            progress = {"episodes": counters.episodes, "env_steps": self.env_steps, "updates": counters.updates}
+            keep_best(self.directory, config, self.learner, score, progress, self._events.note)
         self._tell(self._events.evaluation, score, row)
 
     def _open_loop(self, score: Score) -> dict[str, float]:

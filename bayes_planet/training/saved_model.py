@@ -5,13 +5,14 @@ The folder looks like that of a run without episodes, so `bayes-planet evaluate`
 
 import json
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 
 from bayes_planet import presets
 from bayes_planet.config import Config
 from bayes_planet.replay.files import replacing_folder
-from bayes_planet.training.build import Parts
+from bayes_planet.training.learner import Learner
 from bayes_planet.training.restoring import checkpoints
 from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError
 from bayes_planet.training.spaces import encode
@@ -24,14 +25,16 @@ Progress = dict[str, int]
 def save(
     path: Path,
     config: Config,
-    parts: Parts,
+    learner: Learner,
     spaces: tuple[gymnasium.spaces.Dict, gymnasium.spaces.Box],
     progress: Progress,
     optimizer: bool = True,
+    evaluation: dict[str, Any] | None = None,
 ) -> Path:
     """Writes the folder, whole or not at all; one that holds a saved model is replaced.
 
     Without `optimizer` it takes a third of the space; training that goes on from it begins with a fresh one.
+    `evaluation` is what the model is known to earn, for model.json.
 
     Raises:
       ValueError: `path` is a file, or a folder with something else in it.
@@ -48,9 +51,11 @@ def save(
         temporary.mkdir()
         presets.save(config, new.config_file)
         new.spaces_file.write_bytes(encode(*spaces))
-        described = {"format": FORMAT, **progress, "optimizer": optimizer, "versions": versions()}
+        described: dict[str, Any] = {"format": FORMAT, **progress, "optimizer": optimizer, "versions": versions()}
+        if evaluation is not None:
+            described["evaluation"] = evaluation
         new.model_file.write_text(json.dumps(described, indent=1) + "\n")
-        checkpoints(new.checkpoints, parts, optimizer).save({"updates": progress["updates"], "evaluated_at": -1})
+        checkpoints(new.checkpoints, learner, optimizer).save({"updates": progress["updates"], "evaluated_at": -1})
     return path
 
 

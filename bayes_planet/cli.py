@@ -70,6 +70,13 @@ def parser() -> argparse.ArgumentParser:
         help="write true, predicted and error frames side by side, .mp4 or .gif",
     )
     evaluate.add_argument("--json", action="store_true", help="print the result as JSON")
+    evaluate.add_argument(
+        "--planner",
+        nargs="+",
+        default=[],
+        metavar="key=value",
+        help="another search for this evaluation, such as horizon=20 candidates=128; the run is left as it is",
+    )
 
     analyse = commands.add_parser(
         "analyse",

@@ -7,6 +7,7 @@ import json
 import tempfile
 from pathlib import Path
 
+from bayes_planet import presets
 from bayes_planet.commands.errors import ENVIRONMENT_ERRORS, UserError, user_errors
 from bayes_planet.config import Config
 from bayes_planet.envs import Workers
@@ -24,6 +25,7 @@ def evaluate(options: argparse.Namespace) -> int:
             raise UserError(f"{name} is {str(path)!r}. Accepted: a file that ends in .mp4 or .gif.")
     with user_errors(RunDirectoryError, ConfigError):
         config = RunDirectory(options.run).read_config()
+        config = presets.load([presets.flatten(config)], [f"planner.{item}" for item in options.planner])
     with contextlib.ExitStack() as stack:
         logs = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         console = stack.enter_context(divert_output(logs / "libraries.log"))
@@ -58,7 +60,7 @@ def _evaluate(options: argparse.Namespace, config: Config, environments: Workers
 
     prepare_devices()
     with user_errors(*RESTORE_ERRORS):
-        parts = restored(RunDirectory(options.run), environments)
+        parts = restored(RunDirectory(options.run), environments, config)
     learner = parts.learner
 
     seed = dataclasses.replace(config, seed=options.seed).seed

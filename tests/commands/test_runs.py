@@ -134,6 +134,17 @@ def test_evaluate_reports_and_writes_videos(run, tmp_path, capfd):
     assert len(list((logdir / "episodes").glob("*.npz"))) == 4
 
 
+def test_evaluate_with_another_search(run, capfd):
+    logdir, _ = run
+    reports = []
+    for search in ([], ["--planner", "candidates=40"], ["--planner", "horizon=2", "candidates=40"]):
+        assert cli.main(["evaluate", str(logdir), *search, "--episodes", "2", "--json"]) == 0
+        reports.append(tuple(json.loads(capfd.readouterr().out)["returns"]))
+    assert len(set(reports)) == 3
+    assert cli.main(["evaluate", str(logdir), "--planner", "horizont=2"]) != 0
+    assert "planner.horizont" in capfd.readouterr().err
+
+
 def test_killed_and_interrupted_run_equals_an_uninterrupted_one(run, tmp_path):
     """Ctrl-C during the seed episodes or first updates, kill -9 as soon as a later episode is on disk, then to the end."""
     uninterrupted, _ = run

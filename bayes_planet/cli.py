@@ -118,6 +118,9 @@ def parser() -> argparse.ArgumentParser:
         metavar="N",
         help="of several runs, how many have their own figures on the page (default: 8)",
     )
+    report.add_argument(
+        "--figures", type=Path, metavar="DIR", help="write every figure as a file of its own too, .svg or .png"
+    )
     report.add_argument("--json", action="store_true", help="print the numbers of the page as JSON")
 
     export = commands.add_parser(

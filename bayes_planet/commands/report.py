@@ -17,14 +17,16 @@ def report(options: argparse.Namespace) -> int:
         raise UserError(f"--detailed is {options.detailed}. Accepted: 0 or more runs.")
     with user_errors(RunError):
         try:
-            written = write_report(options.runs, out, options.group, analysis.load, options.detailed)
+            written = write_report(options.runs, out, options.group, analysis.load, options.detailed, options.figures)
         except OSError as error:
-            raise UserError(f"The page cannot be written to {out}: {error}. Choose another --out.") from error
+            raise UserError(f"{out} cannot be written: {error}. Choose another --out or --figures.") from error
     if options.json:
         numbers = {"report": str(written.path), "bytes": written.size, **written.numbers}
         print(json.dumps(numbers, allow_nan=False))
         return 0
     print(f"{written.path} ({written.size / 1e6:.1f} MB)")
+    if options.figures is not None:
+        print(f"{options.figures}: {len(written.figures)} figures")
     for group in written.numbers["groups"]:
         print(f"  {_sentence(group)}")
     for name, gaps in written.missing.items():

@@ -20,6 +20,7 @@ def report(
     group_by: Sequence[str] = (),
     load_analysis: Callable[[Path], Any] | None = None,
     detailed: int = 8,
+    figures: Path | str | None = None,
 ) -> "Report":
     """Writes one self-contained HTML page on one run, or on several, grouped by method and task.
 
@@ -30,6 +31,7 @@ def report(
       load_analysis: `bayes_planet.evaluation.analysis.load`, which reads what `bayes-planet analyse` has left in a run;
         None: the page is about the training alone.
       detailed: of several runs, how many have their own figures on the page (2 to 10 seconds and about 1 MB each).
+      figures: a folder that gets every figure as a file of its own too (.svg, .png), named after its section.
 
     Returns:
       The file, its size, the numbers on it (plain JSON), and what was missing.
@@ -40,4 +42,4 @@ def report(
     """
     from bayes_planet.report.compose import compose  # here: it loads matplotlib and scipy, which training does not need
 
-    return compose(runs, Path(out), group_by, load_analysis, detailed)
+    return compose(runs, Path(out), group_by, load_analysis, detailed, None if figures is None else Path(figures))

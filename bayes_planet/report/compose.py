@@ -11,6 +11,7 @@ from typing import Any
 import bayes_planet
 from bayes_planet.replay.files import write_atomically
 from bayes_planet.report import belief_figures, group_figures, run_figures
+from bayes_planet.report.figure_files import save_figures
 from bayes_planet.report.groups import Group, group_runs
 from bayes_planet.report.numbers import numbers
 from bayes_planet.report.overview import configuration, overview
@@ -28,12 +29,14 @@ class Report:
       path, size: the file and its bytes.
       numbers: what the page shows, as plain JSON.
       missing: by run name, what is not there or could not be read.
+      figures: the files of single figures, where they were asked for.
     """
 
     path: Path
     size: int
     numbers: dict[str, Any]
     missing: dict[str, list[str]]
+    figures: tuple[Path, ...] = ()
 
 
 def compose(
@@ -42,6 +45,7 @@ def compose(
     group_by: Sequence[str],
     load_analysis: Callable[[Path], Any] | None,
     detailed: int,
+    figures: Path | None = None,
 ) -> Report:
     """See `bayes_planet.report.report`."""
     if out.is_dir():
@@ -63,7 +67,8 @@ def compose(
     out.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(out, page)
     missing = {run.name: list(run.missing) for run in runs}
-    return Report(out, os.path.getsize(out), numbers(groups), missing)
+    files = () if figures is None else tuple(save_figures(sections, figures))
+    return Report(out, os.path.getsize(out), numbers(groups), missing, files)
 
 
 def run_sections(run: Run, load_analysis: Callable[[Path], Any] | None) -> list[Section]:

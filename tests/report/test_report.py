@@ -1,7 +1,9 @@
 """Whole pages from runs in every state: their numbers, and what they say is missing."""
 
+import base64
 import json
 import warnings
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -223,3 +225,17 @@ def test_an_older_page_stays_when_the_new_one_fails(tmp_path):
     with pytest.raises(RunError):
         report([folder], out, group_by=["no.such.setting"])
     assert out.read_text() == "old"
+
+
+def test_figures_as_files_are_those_on_the_page(study, tmp_path):
+    folders, _ = study
+    written = report(folders, tmp_path / "page.html", detailed=1, figures=tmp_path / "figures")
+    page = (tmp_path / "page.html").read_text()
+    assert len(written.figures) > 5
+    assert sorted(written.figures) == sorted((tmp_path / "figures").iterdir())
+    names = [path.name for path in written.figures]
+    assert "score-curves-1.svg" in names and "run-bayes-planet0-score-1.svg" in names
+    for path in written.figures:
+        assert base64.b64encode(path.read_bytes()).decode() in page or path.read_text() in page
+        if path.suffix == ".svg":
+            assert ElementTree.fromstring(path.read_bytes()).tag.endswith("svg")

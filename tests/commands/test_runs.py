@@ -63,6 +63,7 @@ def test_terminal_shows_our_lines_only(run):
         "Done: ",
         "  return",
         "  weight KL",
+        "  best model",
         "  video",
         "  metrics",
         "  library",

@@ -108,7 +108,8 @@ def test_what_a_model_from_nothing_cannot_do_is_said(direct):
 
 def test_commands_find_it_by_its_name(sines, capfd):
     model, _ = sines
-    options = {"run": model.logdir, "episodes": 2, "seed": 3, "json": True, "video": None, "open_loop": None}
+    options = {"run": model.logdir, "episodes": 2, "seed": 3, "json": True}
+    options |= {"video": None, "open_loop": None, "planner": []}
     assert evaluate(argparse.Namespace(**options)) == 0
     printed = json.loads(capfd.readouterr().out)
     assert printed["returns"] == pytest.approx(model.evaluate(2, seed=3).returns, rel=1e-6)

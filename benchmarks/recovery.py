@@ -50,10 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> list[dict[str, Any]]:
     parser.add_argument("--out", type=Path, default=Path("results/benchmarks/recovery.json"))
     parser.add_argument("overrides", nargs="*", metavar="key=value")
     options = parser.parse_args(arguments)
+    given = [item for item in options.config if "=" in item] + options.overrides
+    names = [item for item in options.config if "=" not in item]
     rows = []
     for horizon in options.horizons:
-        given = [item for item in options.config if "=" in item] + options.overrides
-        names = [item for item in options.config if "=" not in item]
         config = presets.load([names[0], "cheetah_run", *names[1:]], [*given, f"planner.horizon={horizon}"])
         simulator = CheetahSimulator(config.env.action_repeat, options.threads)
         tries = [recover(simulator, config, index) for index in range(options.episodes)]

@@ -31,7 +31,8 @@ def print_summary(console: Console, run: Path) -> None:
         ]
         line("weight KL", f"{belief['weight_kl/total']:.0f} nats ({', '.join(layers)})")
     best = RunDirectory(RunDirectory(run).best_model)
-    if saved := best.saved_model():
+    saved = best.saved_model() or {}
+    if "evaluation" in saved:  # what `EvalCallback` saved under this name has none
         mean = saved["evaluation"]["return_mean"]
         line("best model", f"{best.path}, after {saved['episodes']} episodes (return {mean:.1f} on average)")
     videos = sorted((run / "videos").glob("open_loop-*"))

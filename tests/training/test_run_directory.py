@@ -146,7 +146,7 @@ def test_every_process_that_works_on_a_run_is_noted(run, tmp_path):
     first, second = run.read_starts()
     assert (first["episodes"], second["episodes"]) == (0, 5)
     assert shlex.split(second["command"]) == ["python", *other[1:]]
-    assert "pytest" in first["command"] and first["started"] < second["started"]
+    assert shlex.split(first["command"]) == ["python", *sys.orig_argv[1:]] and first["started"] < second["started"]
     assert second["machine"] == first["machine"] == machine() and second["versions"] == versions()
     assert read_starts(run.path) == [first, second]
 

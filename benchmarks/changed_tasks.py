@@ -1,0 +1,80 @@
+"""dm_control tasks whose simulator differs from the one an agent was trained in.
+
+Imports no TensorFlow: worker processes read it.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+
+from bayes_planet.config import EnvConfig
+from bayes_planet.envs import rendering
+from bayes_planet.envs.tasks import DmControlTask, resolve
+
+
+def _masses(factor: float) -> Callable[[Any], None]:
+    def change(model: Any) -> None:
+        model.body_mass[:] *= factor
+        model.body_inertia[:] *= factor
+
+    return change
+
+
+def _gravity(factor: float) -> Callable[[Any], None]:
+    def change(model: Any) -> None:
+        model.opt.gravity[:] *= factor
+
+    return change
+
+
+def _friction(factor: float) -> Callable[[Any], None]:
+    def change(model: Any) -> None:
+        model.geom_friction[:] *= factor
+        model.dof_damping[:] *= factor
+
+    return change
+
+
+def _camera(metres: float) -> Callable[[Any], None]:
+    def change(model: Any) -> None:
+        model.cam_pos[:, 0] += metres
+
+    return change
+
+
+CHANGES: dict[str, Callable[[Any], None]] = {
+    "as trained in": lambda model: None,
+    "masses x 0.6": _masses(0.6),
+    "masses x 1.6": _masses(1.6),
+    "gravity x 0.6": _gravity(0.6),
+    "gravity x 1.6": _gravity(1.6),
+    "friction and damping x 0.3": _friction(0.3),
+    "camera 0.15 m to the side": _camera(0.15),
+}
+"""Name: what it does to the MuJoCo model, once, after loading."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ChangedTask:
+    """Makes the task of `config` with a changed simulator, in the process that calls it."""
+
+    config: EnvConfig
+    change: Callable[[Any], None]
+
+    def __call__(self) -> gymnasium.Env:
+        backend = rendering.select_backend(self.config.gl_backend)
+        task = resolve(self.config.name)
+        if not isinstance(task, DmControlTask):
+            raise ValueError(f"env.name is {self.config.name!r}. Accepted: a dm_control task.")
+        quality = rendering.resolve_quality(self.config.render_quality, backend)
+        # After the GL backend is fixed.
+        import mujoco
+
+        from bayes_planet.envs.control_suite import ControlSuite
+
+        env = ControlSuite(task, backend, self.config.image_size, self.config.camera, quality)
+        self.change(env.physics.model)
+        mujoco.mj_setConst(env.physics.model.ptr, env.physics.data.ptr)  # what MuJoCo derives: a subtree's mass, ...
+        return env

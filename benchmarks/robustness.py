@@ -1,0 +1,110 @@
+"""Does the belief bear a changed simulator better? Trained agents in the task they know and in six that differ from it.
+
+    python -m benchmarks.robustness results/NAME --runs RUN [RUN ...]      # evaluates, and writes the page
+    python -m benchmarks.robustness results/NAME                           # the page alone
+
+Each agent, of a dm_control task, plays the same noise-free episodes in each simulator; nothing is learnt. Writes
+NAME/RUN.json, one for each run, and NAME/README.md.
+"""
+
+import argparse
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bayes_planet.envs import Workers
+from bayes_planet.report.statistics import Estimate, difference, estimate
+from bayes_planet.training.devices import prepare_devices
+from bayes_planet.training.restoring import restored
+from bayes_planet.training.run_directory import RunDirectory
+from bayes_planet.training.scoring import final_score
+from benchmarks.changed_tasks import CHANGES, ChangedTask
+from benchmarks.machine import describe_machine
+from benchmarks.page import heading, with_table
+
+METHODS = ("Bayesian PlaNet", "PlaNet")
+COLUMNS = (
+    "simulator",
+    *(f"{method}, IQM (95%)" for method in METHODS),
+    "difference",
+    *(f"{method}, of its own unchanged" for method in METHODS),
+)
+
+
+def returns(run: Path, episodes: int) -> dict[str, Any]:
+    """What a run's agent earns in each simulator, on the same environment seeds. A camera matters to pixels alone."""
+    config = RunDirectory(run).read_config()
+    changes = {
+        name: change
+        for name, change in CHANGES.items()
+        if config.env.observations != "state" or not name.startswith("camera")
+    }
+    found: dict[str, list[float]] = {}
+    parts = None
+    with tempfile.TemporaryDirectory() as logs:
+        for name, change in changes.items():
+            factory = ChangedTask(config.env, change)
+            with Workers(config.env, 1, Path(logs) / "workers.log", factory=factory) as environments:
+                parts = parts or restored(RunDirectory(run), environments)
+                found[name] = list(final_score(parts.actor, config.seed, environments, episodes).returns)
+            print(f"{run.name}, {name}: {np.mean(found[name]):.1f}", flush=True)
+    return {
+        "run": run.name,
+        "task": config.env.name,
+        "method": METHODS[0] if config.model.bayesian.layers else METHODS[1],
+        "seed": config.seed,
+        "returns": found,
+        "machine": describe_machine(),
+    }
+
+
+def table(found: Sequence[dict[str, Any]]) -> str:
+    """Markdown: a row for each simulator. Shares are of the methods' means in the unchanged one."""
+    runs = {method: [each["returns"] for each in found if each["method"] == method] for method in METHODS}
+    if not all(runs.values()):
+        missing = [method for method in METHODS if not runs[method]]
+        raise ValueError(f"There is no run of {' or '.join(missing)}. Give runs of both methods.")
+    lines = [heading(COLUMNS)]
+    for name in CHANGES:
+        if name not in runs[METHODS[0]][0]:
+            continue
+        scores = [[[np.asarray(run[name]) for run in runs[method]]] for method in METHODS]
+        plain = [np.mean([run["as trained in"] for run in runs[method]]) for method in METHODS]
+        cells = [
+            name,
+            *(_shown(estimate(score)) for score in scores),
+            _shown(difference(*(score[0] for score in scores))),
+        ]
+        cells += [f"{100 * np.mean(score) / own:.0f}%" for score, own in zip(scores, plain, strict=True)]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _shown(value: Estimate) -> str:
+    return f"{value.value:.0f} ({value.low:.0f} to {value.high:.0f})"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--runs", nargs="+", type=Path, default=[], metavar="RUN")
+    parser.add_argument("--episodes", type=int, default=10, help="in each simulator")
+    options = parser.parse_args(arguments)
+    if options.runs:
+        prepare_devices()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    for run in options.runs:
+        found = returns(run, options.episodes)
+        (options.folder / f"{run.name}.json").write_text(json.dumps(found, indent=1) + "\n")
+    files = sorted(options.folder.glob("*.json"))
+    text = with_table(options.folder, COLUMNS, table([json.loads(file.read_text()) for file in files]))
+    (options.folder / "README.md").write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

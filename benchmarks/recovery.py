@@ -10,6 +10,7 @@ writes its rows to results/benchmarks/recovery.json and prints them.
 
 import argparse
 import dataclasses
+import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,12 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from bayes_planet import presets
 from bayes_planet.config import Config
-from bayes_planet.planning import Plan, candidate_counts
-from bayes_planet.training.seeds import Stream, environment_seed, seed_words
+from bayes_planet.planning import candidate_counts
 from benchmarks.machine import describe_machine
-from benchmarks.simulator_planning import CheetahSimulator, search
+from benchmarks.simulator_planning import CheetahSimulator, configured, episode_seed, rewards_of
 
 DECISIONS = 60  # 2.4 s; an episode has 250
 LAST = 10  # decisions whose reward says what the cheetah ends up doing
@@ -31,13 +30,8 @@ ON_ITS_FEET = 0.5  # cosine of the pitch, at the end
 
 def recover(simulator: CheetahSimulator, config: Config, index: int) -> dict[str, float]:
     """One try: the cosine of the pitch after it, and the mean reward of its last decisions."""
-    simulator.reset_on_back(environment_seed(config.seed, Stream.EVALUATION_ENVIRONMENT, 2**30, index))
-    rewards: list[float] = []
-    last: Plan | None = None
-    for step in range(DECISIONS):
-        seed = seed_words(config.seed, Stream.EVALUATION_ACTOR, 2**30, index, step)
-        last = search(simulator, config.planner, seed, last)
-        rewards.append(simulator.step(np.clip(last.mean[0, 0].numpy(), -1.0, 1.0))[0])
+    simulator.reset_on_back(episode_seed(config, index))
+    rewards = list(itertools.islice(rewards_of(simulator, config, index), DECISIONS))
     return {"upright": simulator.upright, "reward": float(np.mean(rewards[-LAST:]))}
 
 
@@ -50,18 +44,16 @@ def main(arguments: Sequence[str] | None = None) -> list[dict[str, Any]]:
     parser.add_argument("--out", type=Path, default=Path("results/benchmarks/recovery.json"))
     parser.add_argument("overrides", nargs="*", metavar="key=value")
     options = parser.parse_args(arguments)
-    given = [item for item in options.config if "=" in item] + options.overrides
-    names = [item for item in options.config if "=" not in item]
     rows = []
     for horizon in options.horizons:
-        config = presets.load([names[0], "cheetah_run", *names[1:]], [*given, f"planner.horizon={horizon}"])
+        config, names, given = configured(options.config, [*options.overrides, f"planner.horizon={horizon}"])
         simulator = CheetahSimulator(config.env.action_repeat, options.threads)
         tries = [recover(simulator, config, index) for index in range(options.episodes)]
         up = sum(row["upright"] > ON_ITS_FEET for row in tries)
         rows.append(
             {
                 "config": names,
-                "overrides": given,
+                "overrides": given[:-1],
                 "planner": dataclasses.asdict(config.planner),
                 "rollouts_per_decision": sum(candidate_counts(config.planner)),
                 "tries": tries,

@@ -10,10 +10,11 @@ its row to results/benchmarks/simulator_planning.json and prints it.
 
 import argparse
 import dataclasses
+import itertools
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from bayes_planet.planning import Plan, candidate_counts, cross_entropy_method
 from bayes_planet.training.seeds import Stream, environment_seed, seed_words
 from benchmarks.machine import describe_machine
 
+EPISODES = 2**30  # a count that no run's evaluation has, so the seeds differ from all of theirs
 FULL_SPEED = 10.0  # m/s at which cheetah-run's reward is 1, linear from 0 (dm_control/suite/cheetah.py)
 
 
@@ -124,18 +126,40 @@ def search(simulator: CheetahSimulator, planner: PlannerConfig, seed: Sequence[i
     )
 
 
+def episode_seed(config: Config, index: int) -> int:
+    """Environment seed of an episode."""
+    return environment_seed(config.seed, Stream.EVALUATION_ENVIRONMENT, EPISODES, index)
+
+
+def rewards_of(simulator: CheetahSimulator, config: Config, index: int) -> Iterator[float]:
+    """Acts by the search, without noise, from where the simulator is to the end; a reward for each decision.
+
+    Args:
+      index: of the episode, which the search's random numbers follow from.
+    """
+    last: Plan | None = None
+    done = False
+    for step in itertools.count():
+        if done:
+            return
+        last = search(
+            simulator, config.planner, seed_words(config.seed, Stream.EVALUATION_ACTOR, EPISODES, index, step), last
+        )
+        reward, done = simulator.step(np.clip(last.mean[0, 0].numpy(), -1.0, 1.0))
+        yield reward
+
+
 def episode_return(simulator: CheetahSimulator, config: Config, index: int) -> float:
     """The return of one noise-free episode."""
-    simulator.reset(environment_seed(config.seed, Stream.EVALUATION_ENVIRONMENT, 2**30, index))
-    last: Plan | None = None
-    total, done, step = 0.0, False, 0
-    while not done:
-        seed = seed_words(config.seed, Stream.EVALUATION_ACTOR, 2**30, index, step)
-        last = search(simulator, config.planner, seed, last)
-        reward, done = simulator.step(np.clip(last.mean[0, 0].numpy(), -1.0, 1.0))
-        total += reward
-        step += 1
-    return total
+    simulator.reset(episode_seed(config, index))
+    return sum(rewards_of(simulator, config, index))
+
+
+def configured(stack: Sequence[str], overrides: Sequence[str]) -> tuple[Config, list[str], list[str]]:
+    """The settings of presets that come with overrides among them and behind, and the two apart."""
+    names = [item for item in stack if "=" not in item]
+    given = [item for item in stack if "=" in item] + list(overrides)
+    return presets.load([names[0], "cheetah_run", *names[1:]], given), names, given
 
 
 def measure(config: Config, stack: Sequence[str], overrides: Sequence[str], episodes: int, threads: int) -> dict:
@@ -166,9 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--out", type=Path, default=Path("results/benchmarks/simulator_planning.json"))
     parser.add_argument("overrides", nargs="*", metavar="key=value")
     options = parser.parse_args(arguments)
-    stack = [item for item in options.config if "=" not in item]
-    overrides = [item for item in options.config if "=" in item] + options.overrides
-    config = presets.load([stack[0], "cheetah_run", *stack[1:]], overrides)
+    config, stack, overrides = configured(options.config, options.overrides)
     row = measure(config, stack, overrides, options.episodes, options.threads)
     print(
         f"{' '.join(stack + overrides)}: {row['mean']:.1f} over {options.episodes} episodes, "

@@ -1,5 +1,6 @@
 """Bayesian PlaNet as a TFAgent: trained on trajectories, acting through its policies."""
 
+import dataclasses
 from collections.abc import Mapping
 
 import tensorflow as tf
@@ -36,6 +37,7 @@ class BayesPlanetAgent(tf_agent.TFAgent):
       time_step_spec: observations are a dict of 'image' uint8 [64, 64, 3] and/or 'state' float [n], or one of them.
       action_spec: float32 [A] in [-1, 1].
       config: `seed`, `model`, `loss`, `planner` and `train` are read; batch sizes are those of the experience.
+        `train.average_decay` is set to 0: the policies act with the parameters themselves.
       num_data: N of weight KL / N, the time steps in the replay. Needed where layers are variational; assign it as
         the replay grows: `agent.num_data.assign(buffer.num_frames())`.
       train_sequence_length: T, where the experience does not tell (a Learner made without a dataset); None: any.
@@ -67,6 +69,7 @@ class BayesPlanetAgent(tf_agent.TFAgent):
             )
         if num_data is not None and num_data < 1:
             raise ValueError(f"num_data is {num_data}. Accepted: 1 or more time steps.")
+        config = dataclasses.replace(config, train=dataclasses.replace(config.train, average_decay=0.0))
         parts = build(config, specs.observation_space(time_step_spec), specs.action_space(action_spec))
         with parts.learner.strategy.scope():
             if train_step_counter is None:

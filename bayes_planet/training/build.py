@@ -21,6 +21,8 @@ from bayes_planet.world_model.precision import dtype_policy
 class Parts:
     """World model (or any `interface.TrainableWorldModel`), learner and actor; the latter two hold the first.
 
+    With `train.average_decay` the world model is the average of the one that the learner trains.
+
     With `train.collect_during_updates`, `acting` is an actor on a copy of the world model, which does not change while
     the learner works; `snapshot` copies the weights into it. Else `acting` is `actor`.
     """
@@ -65,8 +67,10 @@ def build(
         return Actor(Planner(model, config.planner), compile=xla)
 
     with strategy.scope():
-        model = make_model()
-    learner = Learner(model, config, strategy)
+        trained = make_model()
+        average = make_model() if config.train.average_decay else None
+    learner = Learner(trained, config, strategy, average)
+    model = learner.world_model
     actor = make_actor(model)
     if not config.train.collect_during_updates:
         return Parts(model, learner, actor, actor)

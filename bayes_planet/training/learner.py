@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from bayes_planet.config import Config
+from bayes_planet.training.averaging import ParameterAverage
 from bayes_planet.training.devices import uses_xla
 from bayes_planet.world_model import WorldModel
 
@@ -18,16 +19,27 @@ class Learner:
       world_model: built, created in the strategy's scope.
       config: `train`, `model.bayesian` and `seed` are read.
       strategy: a tf.distribute strategy; None: the one in scope.
+      average: a world model like the first, which becomes the average that `train.average_decay` asks for.
 
     Attributes:
+      trained: the world model that gradients change.
+      world_model: what came of it so far: the average, or `trained` itself.
+      average: the `ParameterAverage`; None without one.
       updates: int64 variable, updates done.
       optimizer: Adam, with its slots built.
 
     Source of the optimizer: google-research/planet (Adam, epsilon 1e-4, global norm clipped at 1000).
     """
 
-    def __init__(self, world_model: WorldModel, config: Config, strategy: tf.distribute.Strategy | None = None):
-        self.world_model = world_model
+    def __init__(
+        self,
+        world_model: WorldModel,
+        config: Config,
+        strategy: tf.distribute.Strategy | None = None,
+        average: WorldModel | None = None,
+    ):
+        self.trained = world_model
+        self.world_model = world_model if average is None else average
         self.config = config
         self.strategy = strategy or tf.distribute.get_strategy()
         self.variables = list(world_model.trainable_variables)
@@ -38,6 +50,9 @@ class Learner:
                 config.train.learning_rate, epsilon=config.train.adam_epsilon
             )
             self.optimizer._create_all_weights(self.variables)
+        self.average: ParameterAverage | None = None
+        if average is not None:
+            self.average = ParameterAverage(average, world_model, config.train.average_decay, self.strategy)
         self._gradients = (
             tf.function(self._replica_gradients, jit_compile=True, autograph=False)
             if uses_xla(config.train.xla)
@@ -133,7 +148,7 @@ class Learner:
 
     def _replica_gradients(self, batch, seed, weight_seed, num_data, kl_scale, valid_steps):
         with tf.GradientTape() as tape:
-            loss, metrics = self.world_model.loss(
+            loss, metrics = self.trained.loss(
                 batch,
                 seed=seed,
                 weight_seed=weight_seed,
@@ -150,11 +165,13 @@ class Learner:
         shares = self.strategy.run(self.replica_step, arguments)
         metrics = {key: self.strategy.reduce(tf.distribute.ReduceOp.SUM, value, None) for key, value in shares.items()}
         self.updates.assign_add(1)
-        weight_kl = self.world_model.weight_kl()
+        if self.average is not None:
+            self.average.step(self.updates)
+        weight_kl = self.trained.weight_kl()
         if weight_kl:
             metrics["weight_kl/total"] = tf.add_n(list(weight_kl.values()))
             metrics["weight_kl/scale"] = kl_scale
             metrics.update({f"weight_kl/{name}": value for name, value in weight_kl.items()})
-            stddev = self.world_model.weight_stddev()
+            stddev = self.trained.weight_stddev()
             metrics.update({f"weight_stddev/{name}": value for name, value in stddev.items()})
         return metrics

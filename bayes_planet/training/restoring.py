@@ -56,6 +56,8 @@ def restored(
     parts = build(config, spaces.observation_space, spaces.action_space, strategy, world_model)
     optimizer = optimizer and (directory.saved_model() or {}).get("optimizer", True)
     found = checkpoints(directory.checkpoints, parts.learner, optimizer).restore(partial=True)
+    if found is not None and parts.learner.average is not None and not optimizer:
+        parts.learner.average.restart()
     if found is None and required:
         raise RunDirectoryError(f"{directory.path} has no checkpoint yet. Train it until its first episode is done.")
     return parts
@@ -63,5 +65,9 @@ def restored(
 
 def checkpoints(folder: Path, learner: Learner, optimizer: bool = True) -> Checkpoints:
     """The checkpoints in a folder, of what a saved model and a run have in common."""
-    trained: dict[str, Any] = {"model": learner.world_model, "updates": learner.updates}
-    return Checkpoints(folder, 1, **trained, **({"optimizer": learner.optimizer} if optimizer else {}))
+    trackables: dict[str, Any] = {"model": learner.world_model, "updates": learner.updates}
+    if optimizer:
+        trackables["optimizer"] = learner.optimizer
+        if learner.average is not None:
+            trackables["trained"] = learner.trained
+    return Checkpoints(folder, 1, **trackables)

@@ -110,6 +110,7 @@ class Trainer:
             model=learner.world_model,
             optimizer=learner.optimizer,
             updates=learner.updates,
+            **({} if learner.average is None else {"trained": learner.trained}),
             **({} if snapshot is None or acting is None else {"acting": acting.planner.world_model}),
         )
         self.metrics = MetricsWriter(directory.metrics)
@@ -312,7 +313,7 @@ class Trainer:
 
     def _normalise(self) -> None:
         """Lets the statistics of state observations catch up with the replay."""
-        normaliser = self.learner.world_model.normaliser
+        normaliser = self.learner.trained.normaliser
         while normaliser is not None:
             with contextlib.suppress(CorruptEpisodeError):  # moved aside: go on with the others
                 return normaliser.catch_up(self.replay.indices, lambda index: self.replay.load(index)["state"])

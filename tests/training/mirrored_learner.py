@@ -69,6 +69,26 @@ def check(replica_noise: str) -> None:
     print("same with noise", replica_noise)
 
 
+def check_average() -> None:
+    """Both devices hold the average that the recurrence gives."""
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    config = tiny_config(bayesian={"layers": DENSE_LAYERS}, train={"average_decay": 0.6, "learning_rate": 1e-2})
+    with strategy.scope():
+        trained, average = tiny_model(config), tiny_model(config)
+    learner = Learner(trained, config, strategy, average)
+    expected = [variable.numpy() for variable in trained.variables]
+    for update in range(1, 4):
+        learner.update(tiny_batch(4, 3, seed=update), 50)
+        decay = (1 + update) / (10 + update)
+        expected = [
+            decay * old + (1 - decay) * new.numpy() for old, new in zip(expected, trained.variables, strict=True)
+        ]
+    for ours, value in zip(average.variables, expected, strict=True):
+        np.testing.assert_allclose(ours.values[0], value, rtol=1e-5, atol=1e-6, err_msg=ours.name)
+        np.testing.assert_array_equal(ours.values[0], ours.values[1])
+    print("same average")
+
+
 def check_second_update(learner: Learner, batch: dict) -> None:
     """A second update does not trace again, and a broken half is skipped on both devices."""
     model = learner.world_model
@@ -94,6 +114,7 @@ def main() -> None:
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
     for replica_noise in ("different", "equal"):
         check(replica_noise)
+    check_average()
 
 
 if __name__ == "__main__":

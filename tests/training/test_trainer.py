@@ -43,7 +43,7 @@ def parts_of(config: Config, workers: Workers) -> Parts:
     """What `build` gives; of one configuration it is built and traced once, and all variables start anew each time."""
     if repr(config) not in BUILT:
         parts = build(config, workers.observation_space, workers.action_space)
-        models = (parts.world_model, parts.acting.planner.world_model)
+        models = (parts.world_model, parts.learner.trained, parts.acting.planner.world_model)
         variables = [variable for model in models for variable in model.variables]
         variables += [*parts.learner.optimizer.variables(), parts.learner.updates]
         BUILT[repr(config)] = parts, variables, [variable.numpy() for variable in variables]

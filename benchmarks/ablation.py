@@ -16,7 +16,7 @@ import numpy as np
 from bayes_planet.report.groups import LAYERS, NOT_THE_METHOD, Group, group_runs
 from bayes_planet.report.runs import Run, read_runs
 from bayes_planet.report.statistics import Estimate, difference, estimate
-from benchmarks.page import heading, with_table, write
+from benchmarks.page import heading, shown, with_table, write
 
 COLUMNS = (
     "what differs",
@@ -86,27 +86,19 @@ def table(runs: Sequence[Run]) -> str:
     for group in groups:
         kl = [value for run in group.runs if (value := run.last("weight_kl/total")) is not None]
         stddev = [value for run in group.runs if (value := weight_stddev(run)) is not None]
-        against = "" if group is reference else _shown(difference(group.returns(), reference.returns()), sign="+")
+        against = "" if group is reference else shown(difference(group.returns(), reference.returns()), sign="+")
         cells = [
             changes(group),
             str(len(group.runs)),
-            _shown(score(group)),
+            shown(score(group)),
             against,
-            _shown(estimate([[planned_returns(run) for run in group.runs]])),
+            shown(estimate([[planned_returns(run) for run in group.runs]])),
             f"{np.mean(kl) / 1000:.0f}k" if kl else "",
             f"{np.mean(stddev):.3f}" if stddev else "",
             f"{np.mean([run.counter('time') for run in group.runs]) / 60:.1f}",
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
-
-
-def _shown(value: Estimate, sign: str = "") -> str:
-    text = f"{value.value:{sign}.0f}"
-    if value.low is None:
-        return text
-    doubt = "" if value.resampled == "seeds" else ", one seed"
-    return f"{text} ({value.low:{sign}.0f} to {value.high:{sign}.0f}{doubt})"
 
 
 def page(folder: Path) -> str:

@@ -4,6 +4,7 @@ Imports no TensorFlow: worker processes read it.
 """
 
 import dataclasses
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -14,25 +15,10 @@ from bayes_planet.envs import rendering
 from bayes_planet.envs.tasks import DmControlTask, resolve
 
 
-def _masses(factor: float) -> Callable[[Any], None]:
+def _scaled(factor: float, *fields: str) -> Callable[[Any], None]:
     def change(model: Any) -> None:
-        model.body_mass[:] *= factor
-        model.body_inertia[:] *= factor
-
-    return change
-
-
-def _gravity(factor: float) -> Callable[[Any], None]:
-    def change(model: Any) -> None:
-        model.opt.gravity[:] *= factor
-
-    return change
-
-
-def _friction(factor: float) -> Callable[[Any], None]:
-    def change(model: Any) -> None:
-        model.geom_friction[:] *= factor
-        model.dof_damping[:] *= factor
+        for field in fields:
+            operator.attrgetter(field)(model)[:] *= factor
 
     return change
 
@@ -46,11 +32,11 @@ def _camera(metres: float) -> Callable[[Any], None]:
 
 CHANGES: dict[str, Callable[[Any], None]] = {
     "as trained in": lambda model: None,
-    "masses x 0.6": _masses(0.6),
-    "masses x 1.6": _masses(1.6),
-    "gravity x 0.6": _gravity(0.6),
-    "gravity x 1.6": _gravity(1.6),
-    "friction and damping x 0.3": _friction(0.3),
+    "masses x 0.6": _scaled(0.6, "body_mass", "body_inertia"),
+    "masses x 1.6": _scaled(1.6, "body_mass", "body_inertia"),
+    "gravity x 0.6": _scaled(0.6, "opt.gravity"),
+    "gravity x 1.6": _scaled(1.6, "opt.gravity"),
+    "friction and damping x 0.3": _scaled(0.3, "geom_friction", "dof_damping"),
     "camera 0.15 m to the side": _camera(0.15),
 }
 """Name: what it does to the MuJoCo model, once, after loading."""

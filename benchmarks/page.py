@@ -4,10 +4,21 @@ import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from bayes_planet.report.statistics import Estimate
+
 
 def heading(columns: Sequence[str]) -> str:
     """The first two lines of a Markdown table."""
     return "| " + " | ".join(columns) + " |\n|" + "---|" * len(columns)
+
+
+def shown(value: Estimate, sign: str = "") -> str:
+    """An estimate and its interval as a cell, and whether it is of one seed; `sign` as of a format."""
+    text = f"{value.value:{sign}.0f}"
+    if value.low is None:
+        return text
+    doubt = "" if value.resampled == "seeds" else ", one seed"
+    return f"{text} ({value.low:{sign}.0f} to {value.high:{sign}.0f}{doubt})"
 
 
 def with_table(folder: Path, columns: Sequence[str], table: str) -> str:

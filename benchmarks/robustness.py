@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 
 from bayes_planet.envs import Workers
-from bayes_planet.report.statistics import Estimate, difference, estimate
+from bayes_planet.report.statistics import difference, estimate
 from bayes_planet.training.devices import prepare_devices
 from bayes_planet.training.restoring import restored
 from bayes_planet.training.run_directory import RunDirectory
 from bayes_planet.training.scoring import final_score
 from benchmarks.changed_tasks import CHANGES, ChangedTask
 from benchmarks.machine import describe_machine
-from benchmarks.page import heading, with_table
+from benchmarks.page import heading, shown, with_table
 
 METHODS = ("Bayesian PlaNet", "PlaNet")
 COLUMNS = (
@@ -68,24 +68,23 @@ def table(found: Sequence[dict[str, Any]]) -> str:
     if not all(runs.values()):
         missing = [method for method in METHODS if not runs[method]]
         raise ValueError(f"There is no run of {' or '.join(missing)}. Give runs of both methods.")
+    plain = [np.mean([run["as trained in"] for run in runs[method]]) for method in METHODS]
     lines = [heading(COLUMNS)]
     for name in CHANGES:
         if name not in runs[METHODS[0]][0]:
             continue
-        scores = [[[np.asarray(run[name]) for run in runs[method]]] for method in METHODS]
-        plain = [np.mean([run["as trained in"] for run in runs[method]]) for method in METHODS]
+        belief, deterministic = ([np.asarray(run[name]) for run in runs[method]] for method in METHODS)
         cells = [
             name,
-            *(_shown(estimate(score)) for score in scores),
-            _shown(difference(*(score[0] for score in scores))),
+            shown(estimate([belief])),
+            shown(estimate([deterministic])),
+            shown(difference(belief, deterministic)),
         ]
-        cells += [f"{100 * np.mean(score) / own:.0f}%" for score, own in zip(scores, plain, strict=True)]
+        cells += [
+            f"{100 * np.mean(seeds) / own:.0f}%" for seeds, own in zip((belief, deterministic), plain, strict=True)
+        ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
-
-
-def _shown(value: Estimate) -> str:
-    return f"{value.value:.0f} ({value.low:.0f} to {value.high:.0f})"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -138,15 +138,13 @@ def rewards_of(simulator: CheetahSimulator, config: Config, index: int) -> Itera
       index: of the episode, which the search's random numbers follow from.
     """
     last: Plan | None = None
-    done = False
     for step in itertools.count():
-        if done:
-            return
-        last = search(
-            simulator, config.planner, seed_words(config.seed, Stream.EVALUATION_ACTOR, EPISODES, index, step), last
-        )
+        seed = seed_words(config.seed, Stream.EVALUATION_ACTOR, EPISODES, index, step)
+        last = search(simulator, config.planner, seed, last)
         reward, done = simulator.step(np.clip(last.mean[0, 0].numpy(), -1.0, 1.0))
         yield reward
+        if done:
+            return
 
 
 def episode_return(simulator: CheetahSimulator, config: Config, index: int) -> float:

@@ -5,6 +5,12 @@ import tensorflow as tf
 from bayes_planet.world_model import WorldModel
 
 
+def copy_variables(source: WorldModel, target: WorldModel) -> None:
+    """Every variable of `target` takes the value that it has in `source`, a model of the same configuration."""
+    for theirs, ours in zip(source.variables, target.variables, strict=True):
+        ours.assign(theirs)
+
+
 class ParameterAverage:
     """Keeps the exponential moving average of one world model's parameters in another, which acts.
 
@@ -30,8 +36,7 @@ class ParameterAverage:
         pairs = list(zip(average.variables, trained.variables, strict=True))
         self._averaged = [pair for pair in pairs if id(pair[1]) in parameters]
         self._copied = [pair for pair in pairs if id(pair[1]) not in parameters]
-        for ours, theirs in pairs:
-            ours.assign(theirs)
+        copy_variables(trained, average)
 
     def step(self, updates: tf.Tensor) -> None:
         """Follows an update, the number `updates` from 1; called outside `strategy.run`."""
@@ -48,5 +53,4 @@ class ParameterAverage:
 
     def restart(self) -> None:
         """Trained parameters become the average: to go on from a saved model that holds no others."""
-        for ours, theirs in zip(self.trained.variables, self.average.variables, strict=True):
-            ours.assign(theirs)
+        copy_variables(self.average, self.trained)

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from bayes_planet.config import Config
 from bayes_planet.planning import Actor, Planner
+from bayes_planet.training.averaging import copy_variables
 from bayes_planet.training.devices import uses_xla
 from bayes_planet.training.learner import Learner
 from bayes_planet.training.seeds import Stream, seed_words
@@ -77,7 +78,6 @@ def build(
     copy = make_model()
 
     def snapshot() -> None:
-        for ours, theirs in zip(copy.variables, model.variables, strict=True):
-            ours.assign(theirs)
+        copy_variables(model, copy)
 
     return Parts(model, learner, actor, make_actor(copy), snapshot)

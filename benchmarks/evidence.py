@@ -29,7 +29,8 @@ HEADING = """# Training runs
 
 Written by `python -m benchmarks.evidence table` from each folder's `metrics.jsonl`. Every run that was started for a
 claim is listed, the short and the bad ones too. Each folder has the resolved configuration, the versions, and in
-`run.json` the command and the machine (the earliest ones in a README). `bayes-planet report results/NAME` makes the
+`run.json` the command and the machine (the earliest ones in a README). The command is what repeats the run with today's
+presets: where one has changed since, the old setting stands at its end. `bayes-planet report results/NAME` makes the
 figures, of several runs together too. Hours are those of the run, pauses left out.
 """
 COLUMNS = (

@@ -1,10 +1,12 @@
 """The committed runs and the page about them."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
 
+from bayes_planet import presets
 from benchmarks.evidence import keep, main, table, thinned
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -13,6 +15,20 @@ RESULTS = Path(__file__).parents[2] / "results"
 def test_the_page_is_what_the_metrics_say():
     written = (RESULTS / "README.md").read_text()
     assert written == table(RESULTS), "Run `python -m benchmarks.evidence table`."
+
+
+def test_commands_still_give_the_configurations_of_their_runs():
+    """A preset that changes must not change what a published command does."""
+    found = sorted(RESULTS.glob("**/run.json"))
+    assert len(found) > 60
+    for path in found:
+        ran = presets.read(path.with_name("config.yaml"))
+        for command in json.loads(path.read_text())["command"].splitlines():
+            words = shlex.split(command.split(" (ended by hand)")[0].split(", on a copy of")[0])
+            after = words[words.index("--config") + 1 :]
+            settings = [word for word in after if "=" in word]
+            end = next(place for place, word in enumerate(after) if word in settings or word.startswith("--"))
+            assert presets.differences(presets.load(after[:end], settings), ran) == {}, (path, command)
 
 
 def test_thinning_keeps_episodes_evaluations_and_the_state_before_them():

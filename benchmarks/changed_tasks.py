@@ -30,16 +30,18 @@ def _camera(metres: float) -> Callable[[Any], None]:
     return change
 
 
-CHANGES: dict[str, Callable[[Any], None]] = {
+PHYSICS: dict[str, Callable[[Any], None]] = {
     "as trained in": lambda model: None,
     "masses x 0.6": _scaled(0.6, "body_mass", "body_inertia"),
     "masses x 1.6": _scaled(1.6, "body_mass", "body_inertia"),
     "gravity x 0.6": _scaled(0.6, "opt.gravity"),
     "gravity x 1.6": _scaled(1.6, "opt.gravity"),
     "friction and damping x 0.3": _scaled(0.3, "geom_friction", "dof_damping"),
-    "camera 0.15 m to the side": _camera(0.15),
 }
 """Name: what it does to the MuJoCo model, once, after loading."""
+
+VIEW = {"camera 0.15 m to the side": _camera(0.15)}
+"""Likewise; an agent that gets states does not see it."""
 
 
 @dataclasses.dataclass(frozen=True)

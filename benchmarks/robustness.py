@@ -22,7 +22,7 @@ from bayes_planet.training.devices import prepare_devices
 from bayes_planet.training.restoring import restored
 from bayes_planet.training.run_directory import RunDirectory
 from bayes_planet.training.scoring import final_score
-from benchmarks.changed_tasks import CHANGES, ChangedTask
+from benchmarks.changed_tasks import PHYSICS, VIEW, ChangedTask
 from benchmarks.machine import describe_machine
 from benchmarks.page import heading, shown, with_table
 
@@ -36,13 +36,9 @@ COLUMNS = (
 
 
 def returns(run: Path, episodes: int) -> dict[str, Any]:
-    """What a run's agent earns in each simulator, on the same environment seeds. A camera matters to pixels alone."""
+    """What a run's agent earns in each simulator, on the same environment seeds."""
     config = RunDirectory(run).read_config()
-    changes = {
-        name: change
-        for name, change in CHANGES.items()
-        if config.env.observations != "state" or not name.startswith("camera")
-    }
+    changes = PHYSICS if config.env.observations == "state" else PHYSICS | VIEW
     found: dict[str, list[float]] = {}
     parts = None
     with tempfile.TemporaryDirectory() as logs:
@@ -70,7 +66,7 @@ def table(found: Sequence[dict[str, Any]]) -> str:
         raise ValueError(f"There is no run of {' or '.join(missing)}. Give runs of both methods.")
     plain = [np.mean([run["as trained in"] for run in runs[method]]) for method in METHODS]
     lines = [heading(COLUMNS)]
-    for name in CHANGES:
+    for name in PHYSICS | VIEW:
         if name not in runs[METHODS[0]][0]:
             continue
         belief, deterministic = ([np.asarray(run[name]) for run in runs[method]] for method in METHODS)

@@ -6,7 +6,7 @@ import pytest
 from bayes_planet import BayesPlanet
 from bayes_planet.config import EnvConfig
 from bayes_planet.envs import make
-from benchmarks.changed_tasks import CHANGES, ChangedTask
+from benchmarks.changed_tasks import PHYSICS, VIEW, ChangedTask
 from benchmarks.robustness import COLUMNS, main, table
 from tests.benchmarks.test_ablation import cells
 
@@ -26,14 +26,14 @@ def rewards_and_states(env, steps: int = 20) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("config", [CHEETAH, CARTPOLE])
 def test_the_unchanged_simulator_is_the_task_that_the_agent_knows(config):
-    changed = rewards_and_states(make(config, factory=ChangedTask(config, CHANGES["as trained in"])))
+    changed = rewards_and_states(make(config, factory=ChangedTask(config, PHYSICS["as trained in"])))
     for found, expected in zip(changed, rewards_and_states(make(config)), strict=True):
         np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("name, factor", [("gravity x 0.6", 0.6), ("gravity x 1.6", 1.6), ("masses x 1.6", 1.0)])
 def test_a_body_in_the_air_falls_with_the_changed_gravity(name, factor):
-    env = ChangedTask(CHEETAH, CHANGES[name])()
+    env = ChangedTask(CHEETAH, PHYSICS[name])()
     env.reset(seed=0)
     with env.physics.reset_context():
         env.physics.named.data.qpos["rootz"] = 5.0
@@ -50,7 +50,7 @@ def test_a_body_in_the_air_falls_with_the_changed_gravity(name, factor):
 def test_a_force_moves_greater_masses_less():
     speeds = {}
     for name in ("as trained in", "masses x 0.6", "masses x 1.6"):
-        env = ChangedTask(CARTPOLE, CHANGES[name])()
+        env = ChangedTask(CARTPOLE, PHYSICS[name])()
         env.reset(seed=0)
         env.physics.data.qpos[:], env.physics.data.qvel[:] = (0.0, np.pi), 0.0
         env.step(np.ones(1))
@@ -62,7 +62,7 @@ def test_a_force_moves_greater_masses_less():
 
 def test_the_camera_moves_what_is_seen_and_nothing_else():
     plain, moved = (
-        make(CARTPOLE, factory=ChangedTask(CARTPOLE, CHANGES[name]))
+        make(CARTPOLE, factory=ChangedTask(CARTPOLE, (PHYSICS | VIEW)[name]))
         for name in ("as trained in", "camera 0.15 m to the side")
     )
     a, b = plain.reset(seed=1)[0], moved.reset(seed=1)[0]
@@ -84,7 +84,7 @@ def test_rows_compare_the_methods_in_each_simulator_and_each_with_itself():
 
 def test_agents_are_evaluated_and_the_page_is_written(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "benchmarks.robustness.CHANGES", {name: CHANGES[name] for name in ("as trained in", "gravity x 1.6")}
+        "benchmarks.robustness.PHYSICS", {name: PHYSICS[name] for name in ("as trained in", "gravity x 1.6")}
     )
     for method in ("bayes_planet", "planet"):
         overrides = {"env.observations": "state", "env.episode_env_steps": 80}

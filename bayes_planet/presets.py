@@ -60,6 +60,11 @@ def load(presets: Sequence[str | Mapping[str, Any]] = (), overrides: Sequence[st
     return _to_config(merged)
 
 
+def overridden(config: Config, overrides: Sequence[str]) -> Config:
+    """A configuration with some of its settings replaced, 'key=value' each; checked as `load` does."""
+    return load([flatten(config)], overrides)
+
+
 def layers(presets: Sequence[str | Mapping[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
     """What a stack is made of, from left to right: a description (`preset 'laptop'`) and the settings of each layer.
 

@@ -34,7 +34,7 @@ COLUMNS = ("search", "episodes", "mean (95%)", "median", "mean, more than its ow
 def returns(agent: Path, search: str, episodes: int, seed: int) -> list[float]:
     """What the agent earns with overrides of its planner, such as 'horizon=20 candidates=128'."""
     config = RunDirectory(agent).read_config()
-    config = presets.load([presets.flatten(config)], [f"planner.{item}" for item in search.split()])
+    config = presets.overridden(config, [f"planner.{item}" for item in search.split()])
     count = min(config.evaluation.workers, episodes)
     with tempfile.TemporaryDirectory() as logs, Workers(config.env, count, Path(logs) / "workers.log") as environments:
         parts = restored(RunDirectory(agent), environments, config)

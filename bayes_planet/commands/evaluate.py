@@ -25,7 +25,7 @@ def evaluate(options: argparse.Namespace) -> int:
             raise UserError(f"{name} is {str(path)!r}. Accepted: a file that ends in .mp4 or .gif.")
     with user_errors(RunDirectoryError, ConfigError):
         config = RunDirectory(options.run).read_config()
-        config = presets.load([presets.flatten(config)], [f"planner.{item}" for item in options.planner])
+        config = presets.overridden(config, [f"planner.{item}" for item in options.planner])
     with contextlib.ExitStack() as stack:
         logs = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         console = stack.enter_context(divert_output(logs / "libraries.log"))

@@ -50,6 +50,9 @@ class BayesPlanet(TrainedModel):
       seed: of every random stream, 0 to 2**31 - 1. None: that of `config`, which is 0 unless it says otherwise.
       logdir: the run's folder. None: a temporary one, which goes when this object goes.
       overrides: single settings, as {"train.batch_size": 16} or ["train.batch_size=16"].
+      change: a run in `logdir` goes on with these settings where they are others than those it began with: planner,
+        loss, learning rate, exploration noise and the like (`run_directory.ADJUSTABLE`). starts.json keeps what
+        changed when.
       world_model: a class or function that makes a world model of your own from (config, observation_shapes,
         action_size, policy), in place of `WorldModel`; see `world_model.interface` and docs/your_own_model.md. Its
         name becomes `model.factory`. None: what `config` names there.
@@ -76,6 +79,7 @@ class BayesPlanet(TrainedModel):
         seed: int | None = None,
         logdir: str | os.PathLike[str] | None = None,
         overrides: settings.Overrides | None = None,
+        change: bool = False,
         world_model: WorldModelFactory | None = None,
         strategy: tf.distribute.Strategy | None = None,
         device: str = "auto",
@@ -83,7 +87,7 @@ class BayesPlanet(TrainedModel):
     ):
         self._begin(settings.configure(env, config, seed, overrides, world_model), env, verbose)
         directory = self._choose_folder(logdir)
-        directory.prepare(self.config)
+        directory.prepare(self.config, change)
         directory.unlock()
         _prepare_devices(device)
         environments = self._training_environments()

@@ -45,6 +45,12 @@ def parser() -> argparse.ArgumentParser:
         "default: one_device",
     )
     train.add_argument(
+        "--change",
+        action="store_true",
+        help="a run that is there goes on with the settings given now where they are others: planner, loss, learning "
+        "rate, exploration noise (starts.json keeps what changed when)",
+    )
+    train.add_argument(
         "overrides", nargs="*", metavar="key=value", help="single settings, such as seed=1 train.batch_size=16"
     )
 
@@ -180,7 +186,7 @@ def _run(options: argparse.Namespace) -> int:
         # Behind `--config a b` a key=value item would be taken for a preset, which never holds an equals sign.
         stack = [item for item in options.config if "=" not in item]
         overrides = [item for item in options.config if "=" in item] + options.overrides
-        return train(stack, overrides, options.logdir, options.device, options.strategy)
+        return train(stack, overrides, options.logdir, options.device, options.strategy, options.change)
     if options.command == "report":
         from bayes_planet.commands.report import report
 

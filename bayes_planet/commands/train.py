@@ -22,10 +22,12 @@ def train(
     logdir: Path,
     device: str = "auto",
     strategy: str = "one_device",
+    change: bool = False,
 ) -> int:
     """Trains in `logdir` until the schedule is done. Returns 0, or 75 where it was interrupted and saved.
 
-    `device` and `strategy` are those of `training.devices`. They may change from one start of a run to the next.
+    `device` and `strategy` are those of `training.devices`. They may change from one start of a run to the next; with
+    `change`, settings of planner, loss and training too (`RunDirectory.prepare`).
 
     Raises:
       UserError: a configuration, folder or task that cannot be used.
@@ -34,7 +36,10 @@ def train(
         config = presets.load(stack, overrides)
         process = this_process() if strategy == "multi_worker" else Process(0, 1)
         directory = RunDirectory(logdir)
-        config = directory.prepare(config) if process.chief else directory.follow(config, process.index)
+        if process.chief:
+            config = directory.prepare(config, change)
+        else:
+            config = directory.follow(config, process.index, change)
     try:
         with divert_output(directory.logs / "libraries.log") as console, Interruption(console.print) as interruption:
             console.print(f"bayes-planet {__version__}: {config.env.name} in {logdir}", highlight=False)

@@ -60,6 +60,10 @@ class Learner:
         )
         self._update = tf.function(self._distributed_update, autograph=False)
 
+    def set_learning_rate(self) -> None:
+        """To the configuration's, to be called after a restore: a checkpoint brings the one that it was saved with."""
+        self.optimizer.learning_rate = self.config.train.learning_rate
+
     def seeds(self, update: int) -> tuple[np.ndarray, np.ndarray]:
         """The update's seeds (state and image noise; weights): a function of the run's seed and the count alone."""
         words = np.random.SeedSequence((self.config.seed, 1, update)).generate_state(4) >> 1

@@ -25,6 +25,21 @@ CHANGEABLE = (
     "replay.",
     "evaluation.",
 )
+# Settings that shape neither the parameters, nor the replay, nor the schedule: a run may go on with others where its
+# user says so.
+ADJUSTABLE = (
+    "planner.",
+    "loss.",
+    "model.bayesian.kl_scale",
+    "model.bayesian.kl_anneal_updates",
+    "train.batch_size",
+    "train.sequence_length",
+    "train.learning_rate",
+    "train.adam_epsilon",
+    "train.clip_norm",
+    "train.exploration_noise",
+    "train.skipped_updates_limit",
+)
 
 
 class RunDirectoryError(ValueError):
@@ -52,9 +67,10 @@ class RunDirectory:
         self.videos = self.path / "videos"
         self.logs = self.path / "logs"
         self._lock: IO[str] | None = None
+        self._changed: dict[str, tuple[Any, Any]] = {}
         self.metrics = self.path
 
-    def follow(self, config: Config, index: int, seconds: float = 600.0) -> Config:
+    def follow(self, config: Config, index: int, change: bool = False, seconds: float = 600.0) -> Config:
         """As `prepare`, for process `index` beside the chief: waits for the chief's folder and takes no lock.
 
         Its own metrics go to logs/process-INDEX.
@@ -67,14 +83,18 @@ class RunDirectory:
                     "start that one too, with the same --logdir on a file system that all hosts share."
                 )
             time.sleep(0.1)
-        self._check(config)
+        self._check(config, change)
         self.logs = self.logs / f"process-{index}"
         self.logs.mkdir(parents=True, exist_ok=True)
         self.metrics = self.logs
         return config
 
-    def prepare(self, config: Config) -> Config:
+    def prepare(self, config: Config, change: bool = False) -> Config:
         """Makes the folder and writes config.yaml, or checks that it belongs to `config`; returns the one to run.
+
+        Args:
+          config: of the run.
+          change: a run that is there may go on with other settings out of `ADJUSTABLE`.
 
         Raises:
           RunDirectoryError: another configuration's run lies here, another process writes to it, or the path is
@@ -91,7 +111,7 @@ class RunDirectory:
         self.lock()
         try:
             if self.config_file.exists():
-                self._check(config)
+                self._changed = self._check(config, change)
             presets.save(config, self.config_file)
             write_atomically(self.path / "versions.json", json.dumps(versions(), indent=1).encode() + b"\n")
         except BaseException:
@@ -127,6 +147,8 @@ class RunDirectory:
         if self._lock is None:
             return
         starts, new = self.read_starts(), start(episodes)
+        if self._changed:
+            new["changed"] = self._changed
         if not any(entry["started"] == new["started"] for entry in starts):
             write_atomically(self.starts_file, json.dumps([*starts, new], indent=1).encode() + b"\n")
 
@@ -170,15 +192,20 @@ class RunDirectory:
             self._lock.close()
             self._lock = None
 
-    def _check(self, config: Config) -> None:
+    def _check(self, config: Config, change: bool) -> dict[str, tuple[Any, Any]]:
+        """What changes in how the run learns, by setting: (old, new). Raises where it may not."""
         changed = {
             key: values
             for key, values in presets.differences(self.read_config(), config).items()
             if not key.startswith(CHANGEABLE)
         }
-        if changed:
+        adjustable = all(key.startswith(ADJUSTABLE) for key in changed)
+        if changed and not (change and adjustable):
             lines = "\n".join(f"  {key}: {old!r} there, {new!r} now" for key, (old, new) in changed.items())
-            raise RunDirectoryError(
-                f"{self.path} holds a run of another configuration:\n{lines}\n"
-                "Give the same --config and overrides to go on with it, or another --logdir."
-            )
+            accepted = "Give the same --config and overrides to go on with it, or another --logdir."
+            if adjustable:
+                accepted += " With --change the run goes on with what is given now."
+            elif change:
+                accepted += f" --change is for {', '.join(ADJUSTABLE)}."
+            raise RunDirectoryError(f"{self.path} holds a run of another configuration:\n{lines}\n{accepted}")
+        return changed

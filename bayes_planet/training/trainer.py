@@ -171,6 +171,7 @@ class Trainer:
         """Loads the newest usable checkpoint; false where there is none. The run's folder notes who goes on with it."""
         saved = self.checkpoints.restore()
         if saved is not None:
+            self.learner.set_learning_rate()
             self._evaluated_at = int(saved["evaluated_at"])
             self._snapshot_at = int(saved.get("snapshot_at", -1))
         rows = self.metrics.truncate(self.counters.updates)

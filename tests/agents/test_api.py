@@ -325,6 +325,10 @@ def test_folders_that_hold_something_else(model, saved, tmp_path):
         BayesPlanet(
             CountingEnv, "debug", seed=3, logdir=model.logdir, overrides={**SETTINGS, "train.learning_rate": 0.5}
         )
+    with pytest.raises(RunDirectoryError, match="change is for planner"):
+        BayesPlanet(
+            CountingEnv, "debug", seed=3, logdir=model.logdir, overrides={**SETTINGS, "model.belief_units": 9}, change=True
+        )
     with pytest.raises(RunDirectoryError, match="holds a saved model"):
         model_in(saved)
     with pytest.raises(RunDirectoryError, match="holds a run already"):

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from bayes_planet import presets
-from bayes_planet.config import Config
+from bayes_planet.config import BayesianConfig, Config
 from bayes_planet.report.starts import machine_text, read_starts
 from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError
 from bayes_planet.training.starts import machine, versions
@@ -89,6 +89,52 @@ def test_what_changes_the_learned_may_not(run, changes):
     run.unlock()
     with pytest.raises(RunDirectoryError, match="another configuration"):
         RunDirectory(run.path).prepare(change(Config(seed=3), **changes))
+
+
+def test_change_goes_on_with_other_settings_and_keeps_what_changed_when(run):
+    run.record_start(0)
+    run.unlock()
+    other = change(
+        Config(seed=3),
+        planner={"horizon": 20},
+        train={"exploration_noise": 0.1, "episodes": 9},
+        model={"bayesian": BayesianConfig(kl_scale=0.5)},
+    )
+    with pytest.raises(RunDirectoryError, match="With --change the run goes on"):
+        RunDirectory(run.path).prepare(other)
+    assert run.read_config() == Config(seed=3)
+    again = RunDirectory(run.path)
+    assert again.prepare(other, change=True) == other == again.read_config()
+    again.starts_file.unlink()  # the first entry is this process's too
+    again.record_start(7)
+    again.unlock()
+    changed = json.loads(run.starts_file.read_text())[0]["changed"]
+    assert changed == {
+        "planner.horizon": [12, 20],
+        "train.exploration_noise": [0.3, 0.1],
+        "model.bayesian.kl_scale": [1.0, 0.5],
+    }
+    # The same command a second time changes nothing.
+    again.starts_file.unlink()
+    again.prepare(other, change=True)
+    again.record_start(8)
+    again.unlock()
+    assert "changed" not in again.read_starts()[0]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"model": {"belief_units": 9}}, {"env": {"action_repeat": 2}}, {"train": {"updates_per_episode": 9}}, {"seed": 4}],
+)
+def test_change_does_not_reach_what_shapes_parameters_or_replay(run, changes):
+    run.unlock()
+    other = change(Config(seed=3), planner={"horizon": 20}, **changes)
+    with pytest.raises(RunDirectoryError, match="--change is for planner"):
+        RunDirectory(run.path).prepare(other, change=True)
+    assert run.read_config() == Config(seed=3)
+    again = RunDirectory(run.path)
+    again.prepare(Config(seed=3))
+    again.unlock()
 
 
 def test_two_processes_cannot_train_in_one_folder(run):

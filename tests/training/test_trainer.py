@@ -54,9 +54,9 @@ def parts_of(config: Config, workers: Workers) -> Parts:
 
 
 @contextlib.contextmanager
-def trainer_in(folder: Path, config: Config, **options: Any) -> Iterator[Trainer]:
+def trainer_in(folder: Path, config: Config, change: bool = False, **options: Any) -> Iterator[Trainer]:
     directory = RunDirectory(folder)
-    directory.prepare(config)
+    directory.prepare(config, change)
     with Workers(config.env, config.env.workers) as workers:
         parts = parts_of(config, workers)
         trainer = Trainer.from_parts(config, directory, parts, workers, **options)
@@ -154,6 +154,18 @@ def test_stop_between_two_updates_and_go_on(finished, tmp_path):
         trainer.run()
         for value, other in zip(weights(trainer), expected, strict=True):
             np.testing.assert_array_equal(value, other)
+
+
+def test_a_changed_learning_rate_is_the_one_that_learns(finished, tmp_path):
+    """A step of Adam is no longer than about the learning rate: the checkpoint's own, 0.001, would go further."""
+    shutil.copytree(finished[0], tmp_path / "run")
+    config = config_of("train.episodes=5", "train.learning_rate=1e-7", "planner.horizon=3")
+    with trainer_in(tmp_path / "run", config, change=True) as trainer:
+        before, updates = weights(trainer), trainer.counters.updates
+        trainer.run()
+        moved = max(np.max(np.abs(new - old)) for new, old in zip(weights(trainer), before, strict=True))
+        assert trainer.counters.episodes == 5 and trainer.counters.updates > updates
+        assert 0 < moved < 5e-7 * (trainer.counters.updates - updates)
 
 
 def test_exception_of_a_watcher_leaves_the_run_saved(finished, tmp_path):

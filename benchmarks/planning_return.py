@@ -13,12 +13,10 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.stats
 import tensorflow as tf
 from rich.console import Console
 from rich.table import Table
@@ -27,11 +25,13 @@ from bayes_planet.config import Config, PlannerConfig
 from bayes_planet.envs import Workers
 from bayes_planet.evaluation.score import evaluate
 from bayes_planet.planning import Actor, Planner, candidate_counts
+from bayes_planet.report.statistics import estimate
 from bayes_planet.training.devices import prepare_devices
 from bayes_planet.training.policies import ActorPolicy
 from bayes_planet.training.restoring import restored
 from bayes_planet.training.run_directory import RunDirectory
 from bayes_planet.training.seeds import Stream, environment_seed
+from benchmarks.page import shown
 
 PAPER = PlannerConfig()
 ICEM = PlannerConfig(candidates=120, elites=12, iterations=3, warm_start=True, elites_kept=0.3, candidates_decay=1.25)
@@ -47,14 +47,6 @@ SEARCHES = {
     "64 x 2, + coloured 1": dataclasses.replace(ICEM, candidates=64, elites=8, iterations=2, noise_exponent=1.0),
     "120 x 3, + coloured 1, stddev 0.5": dataclasses.replace(ICEM, noise_exponent=1.0, initial_stddev=0.5),
 }
-
-
-def mean_interval(returns: Sequence[float]) -> tuple[float, float]:
-    """95 percent interval of the mean, by bootstrap."""
-    if len(set(returns)) == 1:
-        return returns[0], returns[0]
-    interval = scipy.stats.bootstrap((list(returns),), np.mean, rng=np.random.default_rng(0), method="percentile")
-    return float(interval.confidence_interval.low), float(interval.confidence_interval.high)
 
 
 def decision_milliseconds(actors: dict[str, Actor], observation: dict[str, tf.Tensor], rounds: int) -> dict[str, float]:
@@ -92,7 +84,7 @@ def measure(run: Path, searches: dict[str, PlannerConfig], episodes: int, rounds
                 return ActorPolicy(actor, 0, Stream.EVALUATION_ACTOR, 2**30, number)
 
             returns = evaluate(environments, policy, seeds).returns
-            low, high = mean_interval(returns)
+            found = estimate([[np.asarray(returns)]], np.mean)
             rows.append(
                 {
                     "run": run.name,
@@ -103,11 +95,11 @@ def measure(run: Path, searches: dict[str, PlannerConfig], episodes: int, rounds
                     "rollouts_per_decision": sum(candidate_counts(actor.planner.config)),
                     "milliseconds": milliseconds[name],
                     "returns": list(returns),
-                    "mean": float(np.mean(returns)),
-                    "interval": [low, high],
+                    "mean": found.value,
+                    "interval": [found.low, found.high],
                 }
             )
-            Console().print(f"{run.name} {name}: {np.mean(returns):.0f} ({low:.0f} to {high:.0f})", highlight=False)
+            Console().print(f"{run.name} {name}: {shown(found)}", highlight=False)
     return rows
 
 
@@ -126,7 +118,7 @@ def table(rows: list[dict[str, Any]]) -> Table:
             f"{row['milliseconds']:.1f}",
             f"{first['milliseconds'] / row['milliseconds']:.1f}",
             f"{row['mean']:.0f}",
-            f"{row['interval'][0]:.0f} to {row['interval'][1]:.0f}",
+            "" if row["interval"][0] is None else "{:.0f} to {:.0f}".format(*row["interval"]),
         )
     return shown
 

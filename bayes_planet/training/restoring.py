@@ -60,7 +60,6 @@ def restored(
         parts.learner.average.restart()
     if found is None and required:
         raise RunDirectoryError(f"{directory.path} has no checkpoint yet. Train it until its first episode is done.")
-    parts.learner.set_learning_rate()
     return parts
 
 

@@ -111,7 +111,7 @@ class RunDirectory:
         self.lock()
         try:
             if self.config_file.exists():
-                self._changed = self._check(config, change)
+                self._changed |= self._check(config, change)
             presets.save(config, self.config_file)
             write_atomically(self.path / "versions.json", json.dumps(versions(), indent=1).encode() + b"\n")
         except BaseException:
@@ -139,7 +139,7 @@ class RunDirectory:
     def record_start(self, episodes: int) -> None:
         """Adds to starts.json who works on the run from here on: command line, machine, versions. The chief alone.
 
-        Once a process: `learn` in pieces is one start.
+        Once a process, and where settings have changed since: `learn` in pieces is one start.
 
         Args:
           episodes: training episodes that there are.
@@ -149,8 +149,9 @@ class RunDirectory:
         starts, new = self.read_starts(), start(episodes)
         if self._changed:
             new["changed"] = self._changed
-        if not any(entry["started"] == new["started"] for entry in starts):
+        if self._changed or not any(entry["started"] == new["started"] for entry in starts):
             write_atomically(self.starts_file, json.dumps([*starts, new], indent=1).encode() + b"\n")
+        self._changed = {}
 
     def read_starts(self) -> list[dict[str, Any]]:
         """What `record_start` has written, oldest first; empty for a run of an earlier version.

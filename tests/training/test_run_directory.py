@@ -105,11 +105,13 @@ def test_change_goes_on_with_other_settings_and_keeps_what_changed_when(run):
     assert run.read_config() == Config(seed=3)
     again = RunDirectory(run.path)
     assert again.prepare(other, change=True) == other == again.read_config()
-    again.starts_file.unlink()  # the first entry is this process's too
+    again.unlock()
+    again.prepare(other)  # as `BayesPlanet` does when it begins to learn
     again.record_start(7)
     again.unlock()
-    changed = json.loads(run.starts_file.read_text())[0]["changed"]
-    assert changed == {
+    first, second = json.loads(run.starts_file.read_text())
+    assert "changed" not in first and first["started"] == second["started"]  # one process, two entries
+    assert second["changed"] == {
         "planner.horizon": [12, 20],
         "train.exploration_noise": [0.3, 0.1],
         "model.bayesian.kl_scale": [1.0, 0.5],

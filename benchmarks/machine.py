@@ -1,5 +1,6 @@
 """What the numbers were measured on: processor, versions, and the rates of its matrix products and memory."""
 
+import contextlib
 import importlib.metadata
 import os
 import platform
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from bayes_planet.training import starts
 from benchmarks.timing import timed
 
 FLAGS = ("avx2", "avx512f", "avx512_bf16", "amx_tile", "amx_bf16")
@@ -20,15 +22,14 @@ COPY_BYTES = 2**28
 
 def describe_machine() -> dict:
     """Processor, its matrix and vector flags, cores this process may use, memory, GPUs."""
-    cpu = _cpuinfo()
-    flags = set(cpu.get("flags", "").split())
+    here, flags = starts.machine(), _flags()
     return {
-        "cpu": cpu.get("model name", platform.processor() or platform.machine()),
-        "cores": cores(),
+        "cpu": here["cpu"],
+        "cores": here["cores"],
         "flags": [flag for flag in FLAGS if flag in flags],
-        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
-        "gpus": [tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name) for gpu in _gpus()],
-        "system": platform.platform(),
+        "memory_gb": here["memory_gb"],
+        "gpus": here["accelerators"],
+        "system": here["system"],
         "load_at_start": list(os.getloadavg()),
     }
 
@@ -42,11 +43,6 @@ def versions() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             found[package] = "not installed"
     return found
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def measure_rates(matrix_sizes: tuple[int, ...] = MATRIX_SIZES, copy_bytes: int = COPY_BYTES) -> dict[str, float]:
@@ -69,7 +65,7 @@ def _matmul_rate(size: int, dtype: tf.DType) -> float:
 
 def _copy_rate(size: int) -> float:
     """All cores copy, each a part of its own: one alone does not fill the memory's bandwidth."""
-    count = cores()
+    count = starts.cores()
     sources = [np.ones(size // 8) for _ in range(count)]
     targets = [np.zeros(size // 8) for _ in range(count)]
     with ThreadPoolExecutor(count) as pool:
@@ -82,14 +78,11 @@ def _best(function: Callable[[], object]) -> float:
     return min(measure(1) for _ in range(5))
 
 
-def _gpus() -> list:
-    return tf.config.list_physical_devices("GPU")
-
-
-def _cpuinfo() -> dict[str, str]:
-    """The first processor's entries in /proc/cpuinfo; empty where there is no such file."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0].splitlines()
-    except OSError:
-        return {}
-    return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+def _flags() -> set[str]:
+    """The first processor's flags in /proc/cpuinfo; empty where there is no such file."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "flags":
+                return set(value.split())
+    return set()

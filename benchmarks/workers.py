@@ -1,6 +1,5 @@
 """The benchmark of several environments at once, `workers`: what four collect against one, and what limits it."""
 
-import os
 import time
 
 import numpy as np
@@ -10,6 +9,7 @@ import tensorflow as tf
 from bayes_planet.envs import Workers
 from bayes_planet.planning import Actor
 from bayes_planet.training.collector import Collector
+from bayes_planet.training.starts import cores
 from benchmarks import ours
 from benchmarks.parts import make_stepper
 from benchmarks.results import Setup, measure, section
@@ -113,11 +113,6 @@ class Collection:
             f"processor time of a step {1000 * facts['processor_seconds_per_step']:.1f} ms, "
             f"{facts['processor_seconds_per_step'] / step / cores():.0%} of that of all cores ({cores()})"
         )
-
-
-def cores() -> int:
-    """Processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def environments(count: int) -> str:

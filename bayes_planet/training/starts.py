@@ -39,12 +39,17 @@ def command() -> str:
     return shlex.join(["python", *sys.orig_argv[1:]])
 
 
+def cores() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def machine() -> dict[str, Any]:
     """'cpu' model, 'cores' this process may use, 'cores_of_machine', 'memory_gb', 'accelerators' as TensorFlow lists
     them, and 'system'."""
     return {
         "cpu": _cpu_model(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        "cores": cores(),
         "cores_of_machine": os.cpu_count() or 1,
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
         "accelerators": _accelerators(),

@@ -194,6 +194,8 @@ def test_mistakes_are_told(model):
         model.learn(episodes=1, callbacks=StopTrainingOnRewardThreshold(3))
     with pytest.raises(ValueError, match="every_episodes is 0"):
         CheckpointCallback(0, "saved")
+    with pytest.raises(ValueError, match="keeps a best_model there itself"):
+        model.learn(episodes=1, callbacks=EvalCallback(best_model_save_path=model.logdir))
     with pytest.raises(ValueError, match=r"\.mp4, \.gif"):
         VideoRecorderCallback(1, suffix=".avi")
     with pytest.raises(ValueError, match="a str in it"):

@@ -6,7 +6,9 @@
 A fresh model is trained on the first episodes of RUN. In held-out ones, simulated again from their seeds and actions,
 MuJoCo says what plans near the actions taken and random plans would have earned; the model says the same from its
 posterior state. Printed as JSON, one line every `--every` updates: for 1, 4 and 12 steps ahead, the correlation over
-plans from one state (mean over states) and the R^2 over all of them.
+plans from one state (mean over states) and the R^2 over all of them; and the error of the rewards that the posterior
+states tell, as a root mean square. The same under 'trained/' for as many of the last episodes that train: where those
+are better, the model knows its replay, not the task.
 """
 
 import argparse
@@ -91,21 +93,25 @@ class Examination:
             rows = State(*(tf.repeat(value[None], actions.shape[0], 0) for value in latent))
             return world_model.reward(world_model.rssm.imagine(actions, rows, seed=seed).features)
 
+        self._reward = world_model.reward
         self._observe = tf.function(observe, autograph=False)
         self._predict = tf.function(predict, autograph=False)
 
     def __call__(self) -> dict[str, float]:
-        """Numbers by name: near/correlation/12 and the like."""
+        """Numbers by name: near/correlation/12 and the like, and 'reward_rmse'."""
         posteriors: dict[int, State] = {}
+        errors = []
         predicted = []
         for number, question in enumerate(self._asked):
             episode = question.episode
             if id(episode) not in posteriors:
                 batch = {key: tf.constant(episode[key][None]) for key in (*self._keys, "action")}
-                posteriors[id(episode)] = self._observe(batch, tf.constant([1, number]))
+                posteriors[id(episode)] = posterior = self._observe(batch, tf.constant([1, number]))
+                errors.append((self._reward(posterior.features)[0] - episode["reward"])[1:])
             latent = State(*(value[0, question.row] for value in posteriors[id(episode)]))
             predicted.append(self._predict(latent, tf.constant(question.plans), tf.constant([2, number])).numpy())
-        return agreement(np.array(predicted), np.array([question.rewards for question in self._asked]))
+        found = agreement(np.array(predicted), np.array([question.rewards for question in self._asked]))
+        return found | {"reward_rmse": float(np.sqrt(np.mean(np.square(np.concatenate(errors)))))}
 
 
 def agreement(predicted: np.ndarray, true: np.ndarray) -> dict[str, float]:
@@ -118,7 +124,8 @@ def agreement(predicted: np.ndarray, true: np.ndarray) -> dict[str, float]:
             pairs = [(a, b) for a, b in zip(ours, theirs, strict=True) if b.std() > LEAST_STDDEV and a.std() > 0]
             correlations = [np.corrcoef(a, b)[0, 1] for a, b in pairs]
             found[f"{kind}/correlation/{steps}"] = float(np.mean(correlations)) if pairs else float("nan")
-            found[f"{kind}/r2/{steps}"] = float(1.0 - np.square(ours - theirs).mean() / theirs.var())
+            spread = theirs.var()
+            found[f"{kind}/r2/{steps}"] = float(1.0 - np.square(ours - theirs).mean() / spread) if spread else float("nan")
     return found
 
 
@@ -135,13 +142,16 @@ def measure(
             f"episodes. Accepted: held-out episodes of the run that do not train."
         )
     made_by = directory.read_config()
-    asked = questions({i: source.load(i) for i in held}, made_by.seed, made_by.env.action_repeat, plans, 15)
+
+    def ask(episodes: Sequence[int]) -> list[Question]:
+        return questions({i: source.load(i) for i in episodes}, made_by.seed, made_by.env.action_repeat, plans, 15)
+
     seen = directory.read_spaces()
     if seen is None:
         raise ValueError(f"{run} has no {directory.spaces_file.name}. Accepted: the --logdir of a training run.")
     parts = build(config, *seen)
     model, settings = parts.world_model, config.train
-    examine = Examination(model, asked)
+    examine, examine_trained = Examination(model, ask(held)), Examination(model, ask(first[-len(held) :]))
     found = []
     with tempfile.TemporaryDirectory() as folder:
         for index in first:
@@ -161,7 +171,10 @@ def measure(
                 if update % every == 0 or update == updates:
                     kl = float(terms["state_kl"])
                     spent += time.perf_counter() - start
-                    found.append({"updates": update, "seconds": round(spent, 1), "state_kl": kl, **examine()})
+                    trained = {f"trained/{key}": value for key, value in examine_trained().items()}
+                    found.append(
+                        {"updates": update, "seconds": round(spent, 1), "state_kl": kl} | examine() | trained
+                    )
                     print(json.dumps({k: v if isinstance(v, int) else round(v, 3) for k, v in found[-1].items()}))
                     start = time.perf_counter()
     return found

@@ -4,16 +4,18 @@ import dataclasses
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from bayes_planet import presets
 from bayes_planet.envs import Workers
 from bayes_planet.replay import EpisodeStore
 from bayes_planet.replay.rollout import rollout
+from bayes_planet.training.build import build
 from bayes_planet.training.policies import RandomPolicy
 from bayes_planet.training.run_directory import RunDirectory
 from bayes_planet.training.seeds import Stream, environment_seed
 from benchmarks import model_on_replay
-from benchmarks.model_on_replay import agreement, measure, questions
+from benchmarks.model_on_replay import Examination, agreement, measure, questions
 
 STACK = ["bayes_planet", "cheetah_run", "debug"]
 ROWS = 41
@@ -74,11 +76,26 @@ def test_agreement_of_rewards():
     assert agreement(constant, true)["near/r2/12"] == pytest.approx(0.0, abs=1e-12)
 
 
+def test_errors_of_the_rewards_that_states_tell(run):
+    """With weights of 0 and a bias, the model tells the same reward in every row."""
+    config = presets.load(STACK, ["env.observations=state", "train.batch_size=4", "train.sequence_length=8"])
+    model = build(config, *run.read_spaces()).world_model
+    for variable in model._reward_head.trainable_variables:
+        variable.assign(tf.zeros_like(variable))
+    variable.assign([0.25])
+    asked = questions(episodes_of(run), RUN_SEED, 4, plans=2, every=10)
+    rewards = np.concatenate([episode["reward"][1:] for episode in episodes_of(run).values()])
+    expected = np.sqrt(np.square(rewards - 0.25).mean())
+    assert Examination(model, asked)()["reward_rmse"] == pytest.approx(expected, rel=1e-5)
+
+
 def test_a_model_is_trained_on_the_first_and_asked_about_the_others(run):
     config = presets.load(STACK, ["env.observations=state", "train.batch_size=4", "train.sequence_length=8"])
     found = measure(run.path, config, train=2, held=[2], updates=2, every=1, plans=4)
     assert [row["updates"] for row in found] == [1, 2]
     assert all(-1 <= row["near/correlation/4"] <= 1 for row in found)
     assert found[0]["near/r2/12"] != found[1]["near/r2/12"]
+    errors = {row[f"{about}reward_rmse"] for row in found for about in ("", "trained/")}
+    assert len(errors) == 4 and min(errors) > 0
     with pytest.raises(ValueError, match="held-out episodes of the run that do not train"):
         measure(run.path, dataclasses.replace(config), train=3, held=[2], updates=1, every=1)

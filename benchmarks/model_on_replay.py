@@ -124,8 +124,8 @@ def agreement(predicted: np.ndarray, true: np.ndarray) -> dict[str, float]:
             pairs = [(a, b) for a, b in zip(ours, theirs, strict=True) if b.std() > LEAST_STDDEV and a.std() > 0]
             correlations = [np.corrcoef(a, b)[0, 1] for a, b in pairs]
             found[f"{kind}/correlation/{steps}"] = float(np.mean(correlations)) if pairs else float("nan")
-            spread = theirs.var()
-            found[f"{kind}/r2/{steps}"] = float(1.0 - np.square(ours - theirs).mean() / spread) if spread else float("nan")
+            error, spread = np.square(ours - theirs).mean(), theirs.var()
+            found[f"{kind}/r2/{steps}"] = float(1.0 - error / spread) if spread else float("nan")
     return found
 
 

@@ -60,6 +60,7 @@ class Actor(tf.Module):
         is_first: tf.Tensor,
         seed: tf.Tensor,
         noise: tf.Tensor | float = 0.0,
+        unit_noise: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, ActorState]:
         """One decision.
 
@@ -69,6 +70,7 @@ class Actor(tf.Module):
           is_first: bool [B], true on the first observation of an episode.
           seed: int32 [2], a fresh one every step.
           noise: stddev of the normal noise on the planned action; the sum is clipped to [-1, 1].
+          unit_noise: float32 [B, A], that noise before it is multiplied by its stddev. None: white, of `seed`.
 
         Returns:
           (action float32 [B, A], ActorState). The noisy, clipped action is what the filter sees next.
@@ -78,7 +80,9 @@ class Actor(tf.Module):
         last = _forget(state.plan, is_first)
         plan = self.planner.search(latent, fold(seed, 1), last or None)
         action = plan.mean[:, 0]
-        action += noise * tf.random.stateless_normal(tf.shape(action), fold(seed, 2))
+        if unit_noise is None:
+            unit_noise = tf.random.stateless_normal(tf.shape(action), fold(seed, 2))
+        action += noise * unit_noise
         action = tf.clip_by_value(action, -1.0, 1.0)
         return action, ActorState(latent, action, plan if last else ())
 
@@ -89,9 +93,10 @@ class Actor(tf.Module):
         is_first: tf.Tensor,
         seed: tf.Tensor,
         noise: tf.Tensor | float = 0.0,
+        unit_noise: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, ActorState]:
-        """`act`, traced once per batch size and compiled."""
-        return self._compiled(observation, state, is_first, seed, tf.convert_to_tensor(noise, tf.float32))
+        """`act`, traced once per batch size (and once with `unit_noise`) and compiled."""
+        return self._compiled(observation, state, is_first, seed, tf.convert_to_tensor(noise, tf.float32), unit_noise)
 
 
 def _forget(past: Any, is_first: tf.Tensor) -> Any:

@@ -54,7 +54,10 @@ def collect_held_out(
 
     def policy(number: int, explore: bool) -> ActorPolicy:
         noise = config.train.exploration_noise if explore else 0.0
-        return ActorPolicy(actor, seed, Stream.EVALUATION_ACTOR, _COUNT, number, noise=noise)
+        exponent = config.train.exploration_noise_exponent
+        return ActorPolicy(
+            actor, seed, Stream.EVALUATION_ACTOR, _COUNT, number, noise=noise, noise_exponent=exponent
+        )
 
     note(f"{episodes} held-out episodes")
     seeds = [environment_seed(seed, Stream.EVALUATION_ENVIRONMENT, _COUNT, index) for index in range(episodes)]

@@ -167,8 +167,11 @@ class Collector:
         config = self._config
         if index < config.train.seed_episodes:
             return RandomPolicy(self._action_size, config.seed, index, before_step=before_step)
-        noise = config.train.exploration_noise
-        return ActorPolicy(self._actor, config.seed, Stream.TRAIN_ACTOR, index, noise=noise, before_step=before_step)
+        train = config.train
+        return ActorPolicy(
+            self._actor, config.seed, Stream.TRAIN_ACTOR, index,
+            noise=train.exploration_noise, noise_exponent=train.exploration_noise_exponent, before_step=before_step,
+        )  # fmt: skip
 
     def surviving_faults(self, environments: Environments, work: Callable[[], Result]) -> Result:
         """Does `work` in other environments, again from its start where one of them failed."""

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from bayes_planet.planning import Actor, ActorState
 from bayes_planet.replay.rollout import Observation
+from bayes_planet.training.exploration import ColoredNoise
 from bayes_planet.training.seeds import Stream, seed_words
 
 
@@ -37,6 +38,7 @@ class ActorPolicy:
       actor: filters, plans and acts.
       run_seed, stream, counts: the random stream of the round.
       noise: stddev of the exploration noise; 0 for evaluation.
+      noise_exponent: its power spectrum over time is 1 / f^noise_exponent; 0: white.
       before_step: called before every decision; it may raise to end the rollout.
 
     Attributes:
@@ -51,11 +53,15 @@ class ActorPolicy:
         stream: Stream,
         *counts: int,
         noise: float = 0.0,
+        noise_exponent: float = 0.0,
         before_step: Callable[[], None] = lambda: None,
     ):
         self._actor = actor
         self._run_seed, self._stream, self._counts = run_seed, stream, counts
         self._noise = noise
+        self._colored: ColoredNoise | None = None
+        if noise and noise_exponent:
+            self._colored = ColoredNoise(noise_exponent, run_seed, stream, *counts)
         self._before_step = before_step
         self._state: ActorState | None = None
         self.seconds = 0.0
@@ -68,8 +74,11 @@ class ActorPolicy:
             self._state = self._actor.initial_state(len(is_first))
         seed = seed_words(self._run_seed, self._stream, *self._counts, step)
         tensors = {key: tf.convert_to_tensor(value) for key, value in observation.items()}
+        unit_noise = None
+        if self._colored is not None:
+            unit_noise = tf.convert_to_tensor(self._colored(step, tuple(self._state.action.shape)))
         action, self._state = self._actor(
-            tensors, self._state, tf.convert_to_tensor(is_first), tf.convert_to_tensor(seed), self._noise
+            tensors, self._state, tf.convert_to_tensor(is_first), tf.convert_to_tensor(seed), self._noise, unit_noise
         )
         action = action.numpy()
         if step > 0:

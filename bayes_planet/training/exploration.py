@@ -1,0 +1,41 @@
+"""Exploration noise that is correlated over time, as the plans are that the model has to tell apart."""
+
+import functools
+
+import numpy as np
+
+from bayes_planet.planning.colored_noise import noise_matrix
+from bayes_planet.training.seeds import Stream, seed_words
+
+BLOCK_STEPS = 256
+"""Steps that are drawn together; the noise of one block knows nothing of the block before."""
+
+
+class ColoredNoise:
+    """Gaussian noise of variance 1 with the power spectrum 1 / f^exponent over the steps of a round of episodes.
+
+    Args:
+      exponent: 0 is white, 1 pink, 2 brownian.
+      run_seed, stream, counts: the random stream; the same ones give the same noise.
+
+    Source: Eberhard et al. 2023, "Pink Noise Is All You Need".
+    """
+
+    def __init__(self, exponent: float, run_seed: int, stream: Stream, *counts: int):
+        self._exponent = exponent
+        self._run_seed, self._stream, self._counts = run_seed, stream, counts
+        self._block: tuple[int, np.ndarray] | None = None
+
+    def __call__(self, step: int, shape: tuple[int, int]) -> np.ndarray:
+        """Noise float32 [B, A] of step 0, 1, ...: each environment and each action has its own."""
+        number, place = divmod(step, BLOCK_STEPS)
+        if self._block is None or self._block[0] != number:
+            generator = np.random.default_rng(seed_words(self._run_seed, self._stream, *self._counts, number, words=4))
+            white = generator.standard_normal((BLOCK_STEPS, *shape), np.float32)
+            self._block = number, np.einsum("ts,tba->sba", _matrix(self._exponent), white)
+        return self._block[1][place]
+
+
+@functools.cache
+def _matrix(exponent: float) -> np.ndarray:
+    return noise_matrix(BLOCK_STEPS, exponent)

@@ -1,12 +1,10 @@
 """What the numbers were measured on: processor, versions, and the rates of its matrix products and memory."""
 
-import contextlib
 import importlib.metadata
 import os
 import platform
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
@@ -22,7 +20,7 @@ COPY_BYTES = 2**28
 
 def describe_machine() -> dict:
     """Processor, its matrix and vector flags, cores this process may use, memory, GPUs."""
-    here, flags = starts.machine(), _flags()
+    here, flags = starts.machine(), starts.cpuinfo().get("flags", "").split()
     return {
         "cpu": here["cpu"],
         "cores": here["cores"],
@@ -76,13 +74,3 @@ def _best(function: Callable[[], object]) -> float:
     measure = timed(function)
     measure(1)
     return min(measure(1) for _ in range(5))
-
-
-def _flags() -> set[str]:
-    """The first processor's flags in /proc/cpuinfo; empty where there is no such file."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() == "flags":
-                return set(value.split())
-    return set()

@@ -44,11 +44,20 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def cpuinfo() -> dict[str, str]:
+    """The first processor's entries in /proc/cpuinfo, such as 'model name' and 'flags'; empty without that file."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0].splitlines()
+    except OSError:
+        return {}
+    return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+
+
 def machine() -> dict[str, Any]:
     """'cpu' model, 'cores' this process may use, 'cores_of_machine', 'memory_gb', 'accelerators' as TensorFlow lists
     them, and 'system'."""
     return {
-        "cpu": _cpu_model(),
+        "cpu": cpuinfo().get("model name") or platform.processor() or platform.machine(),
         "cores": cores(),
         "cores_of_machine": os.cpu_count() or 1,
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
@@ -66,15 +75,6 @@ def start(episodes: int) -> dict[str, Any]:
         "machine": machine(),
         "versions": versions(),
     }
-
-
-def _cpu_model() -> str:
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() == "model name":
-                return value.strip()
-    return platform.processor() or platform.machine()
 
 
 def _accelerators() -> list[str]:

@@ -33,7 +33,8 @@ def test_its_covariance_over_time_is_that_of_its_spectrum(exponent):
 def test_environments_actions_blocks_and_rounds_have_their_own():
     steps = range(2 * BLOCK_STEPS)
     drawn = noise(1.0, steps, (2, 2)).reshape(2, BLOCK_STEPS, 4)
-    series = [drawn[0, :, column] for column in range(4)] + [drawn[1, :, 0], noise(1.0, steps, counts=(8,))[:256, 0, 0]]
+    other_round = noise(1.0, steps[:BLOCK_STEPS], counts=(8,))[:, 0, 0]
+    series = [*drawn[0].T, drawn[1, :, 0], other_round]
     correlation = np.corrcoef(series)
     assert np.abs(correlation - np.eye(len(series))).max() < 0.6  # pink: few of 256 steps count as independent
     np.testing.assert_array_equal(noise(1.0, reversed(steps), (2, 2))[::-1].reshape(drawn.shape), drawn)

@@ -101,6 +101,7 @@ class ModelConfig:
     image_bits: int = setting(5, "bits an image is quantised to before noise is added", "PlaNet, Sec. 5")
     normalise_states: bool = setting(True, "state observations are shifted and scaled to mean 0 and stddev 1 over the replay, and clipped to +-10")
     continuation: bool = setting(False, "a head, with the layers of the reward head, predicts whether the episode goes on; the planner counts rewards behind a predicted end for less", "DreamerV2, Sec. 2")
+    value: bool = setting(False, "a head, with the layers of the reward head, predicts what is earned behind a state, discounted by loss.value_discount; the planner may add it to its plans (planner.value_scale)", "POLO (Lowrey et al. 2019)")
     unroll: bool = setting(False, "unroll time loops when tracing: longer compilation, shorter steps")
     factory: str = setting("WorldModel", "what makes the world model: the package's WorldModel, or MODULE:NAME of a class or function of your own (docs/your_own_model.md)")
     bayesian: BayesianConfig = dataclasses.field(default_factory=BayesianConfig)
@@ -127,10 +128,14 @@ class LossConfig:
     overshooting_scale: float = setting(100.0, "with overshooting_steps, factor on these rewards' mean negative log-likelihood")
     overshooting_fraction: float = setting(1.0, "share of the posterior states, drawn anew each update, that it starts from; the loss stays unbiased")
     continuation_scale: float = setting(10.0, "with model.continuation, factor on the continuation's negative log-likelihood")
+    value_discount: float = setting(0.97, "with model.value, what a reward keeps of its worth for each agent step that it comes later")
+    value_trace: float = setting(0.95, "with model.value, lambda of the returns it is trained on: 0: one reward and the value behind it; 1: all rewards of the sequence")
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             require(getattr(self, field.name) >= 0, f"loss.{field.name}", getattr(self, field.name), "0 or more")
+        require(self.value_discount < 1, "loss.value_discount", self.value_discount, "0 to below 1")
+        require(self.value_trace <= 1, "loss.value_trace", self.value_trace, "0 to 1")
         for name in ("image_fraction", "overshooting_fraction"):
             require(0 < getattr(self, name) <= 1, f"loss.{name}", getattr(self, name), "above 0, to 1")
 
@@ -149,6 +154,7 @@ class PlannerConfig:
     noise_exponent: float = setting(0.0, "candidates' noise has the power spectrum 1 / f^noise_exponent over time; 0: white", "iCEM, Sec. 3.1")
     elites_kept: float = setting(0.0, "share of the elites that take part in the next iteration (with warm_start: in the next decision too)", "iCEM, Sec. 3.2")
     uncertainty_bonus: float = setting(0.0, "with average: return = mean + bonus * stddev over weight draws; negative: cautious")
+    value_scale: float = setting(0.0, "with model.value, factor on the value of the state that a plan ends in, which is added to its rewards; 0: the rewards alone", "POLO (Lowrey et al. 2019), Eq. 2")
 
     def __post_init__(self) -> None:
         for name in ("horizon", "candidates", "elites", "iterations", "weight_samples"):
@@ -158,6 +164,7 @@ class PlannerConfig:
         require(self.candidates_decay >= 1, "planner.candidates_decay", self.candidates_decay, "1 or more")
         require(self.noise_exponent >= 0, "planner.noise_exponent", self.noise_exponent, "0 or more")
         require(0 <= self.elites_kept < 1, "planner.elites_kept", self.elites_kept, "0 to below 1")
+        require(self.value_scale >= 0, "planner.value_scale", self.value_scale, "0 or more")
         require_choice("planner.weights", self.weights, ("mean", "sample", "spread", "average"))
         require(self.weights != "spread" or self.candidates % self.weight_samples == 0, "planner.weight_samples", self.weight_samples, f"a divisor of planner.candidates, {self.candidates}, with weights spread")
 
@@ -239,4 +246,5 @@ class Config:
     def __post_init__(self) -> None:
         require(0 <= self.seed < 2**31, "seed", self.seed, "0 to 2**31 - 1")
         require(self.loss.overshooting_steps < self.train.sequence_length, "loss.overshooting_steps", self.loss.overshooting_steps, f"0 to train.sequence_length - 1, {self.train.sequence_length - 1}")
+        require(self.model.value or self.planner.value_scale == 0, "planner.value_scale", self.planner.value_scale, "0 without model.value=true, which trains the value")
         require(self.env.image_size == 64 or self.env.observations == "state", "env.image_size", self.env.image_size, "64 (the convolutions are built for it)")

@@ -13,7 +13,7 @@ class Planner(tf.Module):
 
     All candidates of one problem start from the same state sample; each follows one sampled trajectory. Where the model
     predicts whether the episode goes on (`model.continuation`), a reward is multiplied by the probability that it has
-    not ended before.
+    not ended before. With `config.value_scale` the value of the last state is added, by the same rule.
     `config.weights` chooses the transition's weights, drawn once a plan:
 
       mean: the posterior mean.
@@ -70,7 +70,7 @@ class Planner(tf.Module):
             # Under `average` a candidate has the same state noise under every draw: only the weights differ.
             shared = config.weights == "average"
             imagined = rssm.imagine(rows, start, seed=seed, weights=weights, shared_noise=shared, unroll=True)
-            return self._returns(self._sum_of_rewards(imagined.features), axis, batch, repeated)
+            return self._returns(self._earned(imagined.features), axis, batch, repeated)
 
         return cross_entropy_method(
             evaluate,
@@ -87,13 +87,17 @@ class Planner(tf.Module):
             start=last.shifted() if config.warm_start and last is not None else None,
         )
 
-    def _sum_of_rewards(self, features: tf.Tensor) -> tf.Tensor:
+    def _earned(self, features: tf.Tensor) -> tf.Tensor:
         """Predicted returns [...] of trajectories [..., T, F]: a reward counts by the probability to get there."""
-        rewards = self.world_model.reward(features)
-        if self.world_model.continues:
+        model, scale = self.world_model, self.config.value_scale
+        rewards = model.reward(features)
+        value = scale * model.value(features[..., -1, :]) if scale else 0.0
+        if model.continues:
+            goes_on = model.continuation(features)
             # Exclusive: the reward of the step that ends the episode is still earned.
-            rewards *= tf.math.cumprod(self.world_model.continuation(features), -1, exclusive=True)
-        return tf.reduce_sum(rewards, -1)
+            rewards *= tf.math.cumprod(goes_on, -1, exclusive=True)
+            value *= tf.reduce_prod(goes_on, -1)
+        return tf.reduce_sum(rewards, -1) + value
 
     def _weights(self, seed: tf.Tensor, draws: int) -> dict:
         rssm = self.world_model.rssm

@@ -84,7 +84,8 @@ class Perception(Protocol):
 class TrainableWorldModel(Perception, Protocol):
     """What collecting, planning, learning, evaluating and saving ask of a world model; it is a tf.Module.
 
-    Where `continues`, it also has `continuation(features)`: the probability [...] that the episode goes on.
+    Where `continues`, it also has `continuation(features)`: the probability [...] that the episode goes on. With
+    `model.value` it has `value(features)`: what is earned behind a state, [...], discounted.
 
     Attributes:
       action_size: A.

@@ -55,25 +55,25 @@ def imagine_ahead(
     return rssm.imagine(windows(actions, steps, chosen), first, seed=seed, weights=weights)
 
 
-def reward_overshooting(
+def overshooting_nll(
     predicted: tf.Tensor,
-    reward: tf.Tensor,
+    target: tf.Tensor,
     mask: tf.Tensor,
     valid_steps: tf.Tensor,
     chosen: tf.Tensor | None = None,
 ) -> tf.Tensor:
-    """Mean -log N(reward; predicted, 1) over all steps of all rollouts, a scalar, or an unbiased estimate of it.
+    """Mean -log N(target; predicted, 1) over all steps of all rollouts, a scalar, or an unbiased estimate of it.
 
     Args:
       predicted: float32 [n, D].
-      reward, mask: float32 [B, T]. Rollouts into padding count as zeros.
+      target, mask: float32 [B, T]. Rollouts into padding count as zeros.
       valid_steps: float32, true entries of `mask` over all replicas, whose results add up.
       chosen: the rows of `windows` that were predicted; None: all.
     """
     count, steps = predicted.shape
     batch, rows = mask.shape
     share = count / (batch * (rows - steps))
-    nll = unit_gaussian_nll(windows(reward, steps, chosen)[..., None], predicted[..., None], 1)
+    nll = unit_gaussian_nll(windows(target, steps, chosen)[..., None], predicted[..., None], 1)
     rollout_steps = valid_steps * ((rows - steps) * steps / rows)
     return tf.reduce_sum(nll * windows(mask, steps, chosen)) / (share * rollout_steps)
 

@@ -12,8 +12,9 @@ from bayes_planet.world_model.decoders import DenseHead, ImageDecoder
 from bayes_planet.world_model.encoders import ImageEncoder, VectorEncoder
 from bayes_planet.world_model.losses import continuation_nll, diagonal_gaussian_kl, free_nats_kl, unit_gaussian_nll
 from bayes_planet.world_model.normaliser import StateNormaliser
-from bayes_planet.world_model.overshooting import choose_starts, imagine_ahead, reward_overshooting
+from bayes_planet.world_model.overshooting import choose_starts, imagine_ahead, overshooting_nll
 from bayes_planet.world_model.rssm import RSSM, State
+from bayes_planet.world_model.values import lambda_returns
 
 
 class LossTerms(NamedTuple):
@@ -78,6 +79,11 @@ class WorldModel(tf.Module):
             self._continuation_head = DenseHead(
                 model.reward_layers, model.reward_units, 0, model.activation, policy, "continuation_head"
             )
+        self._value_head: DenseHead | None = None
+        if model.value:
+            self._value_head = DenseHead(
+                model.reward_layers, model.reward_units, 0, model.activation, policy, "value_head"
+            )
         self._build()
 
     def _build(self) -> None:
@@ -88,6 +94,8 @@ class WorldModel(tf.Module):
         self.reward(features)
         if self.continues:
             self.continuation(features)
+        if self.config.model.value:
+            self.value(features)
 
     def prepare(self, observation: Mapping[str, tf.Tensor], seed: tf.Tensor) -> dict[str, tf.Tensor]:
         """What the environment gives, as the model sees it: images quantised with fresh noise, states normalised.
@@ -141,6 +149,19 @@ class WorldModel(tf.Module):
             )
         return self._continuation_head(features)
 
+    def value(self, features: tf.Tensor) -> tf.Tensor:
+        """What is earned behind a state, discounted by `loss.value_discount`, [...] for features [..., Z + H].
+
+        By the behaviour in the replay, which is that of the agent so far.
+        """
+        return self._reward_rate(features) / (1.0 - self.config.loss.value_discount)
+
+    def _reward_rate(self, features: tf.Tensor) -> tf.Tensor:
+        """The value as the constant reward that adds up to it: the head's errors are of the size of a reward's."""
+        if self._value_head is None:
+            raise ValueError("The model does not predict values. Accepted: model.value=true.")
+        return self._value_head(features)
+
     def sample_weights(self, seed: tf.Tensor, steps: int) -> tuple[dict, bool]:
         """A weight sample for training as `model.bayesian.weight_sampling` wants it, and whether it is per step."""
         scope = self.config.model.bayesian.weight_sampling
@@ -190,26 +211,24 @@ class WorldModel(tf.Module):
             mask *= steps / count
         return tf.reduce_sum(unit_gaussian_nll(target, self._decoders[key](features), event_axes) * mask)
 
-    def _reward_overshooting(
-        self,
-        batch: Mapping[str, tf.Tensor],
-        posterior: State,
-        mask: tf.Tensor,
-        valid_steps: tf.Tensor,
-        seed: tf.Tensor,
-        weights: dict,
-        per_step: bool,
-    ) -> tf.Tensor:
+    def _rollouts(
+        self, actions: tf.Tensor, posterior: State, seed: tf.Tensor, weights: dict, per_step: bool
+    ) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """Features [n, D, Z + H] of rollouts from posterior states, and the rows of `windows` that they start from."""
         if per_step:  # a rollout has one draw
             weights = tf.nest.map_structure(lambda value: value[0], weights)
         steps, fraction = self.config.loss.overshooting_steps, self.config.loss.overshooting_fraction
         fold = tf.random.experimental.stateless_fold_in
-        sequences, length = mask.shape
+        sequences, length = actions.shape[:2]
         chosen = choose_starts(sequences, length, steps, fraction, fold(seed, 0))
-        imagined = imagine_ahead(
-            self.rssm, posterior, batch["action"], steps, chosen, seed=fold(seed, 1), weights=weights
-        )
-        return reward_overshooting(self.reward(imagined.features), batch["reward"], mask, valid_steps, chosen)
+        imagined = imagine_ahead(self.rssm, posterior, actions, steps, chosen, seed=fold(seed, 1), weights=weights)
+        return imagined.features, chosen
+
+    def _reward_rate_target(self, batch: Mapping[str, tf.Tensor], mask: tf.Tensor, features: tf.Tensor) -> tf.Tensor:
+        settings = self.config.loss
+        discount, value = settings.value_discount, self.value(features)
+        returns = lambda_returns(batch["reward"], value, mask, batch["is_terminal"], discount, settings.value_trace)
+        return tf.stop_gradient((1.0 - discount) * returns)
 
     def loss(
         self,
@@ -225,12 +244,13 @@ class WorldModel(tf.Module):
         """The sequential-VAE loss with the weights' KL: image + 10 reward + max(0, KL - free nats) + weight KL / N.
 
         With `model.continuation` 10 times the continuation's negative log-likelihood is added, with
-        `loss.overshooting_steps` that of the rewards predicted so many steps ahead.
+        `loss.overshooting_steps` that of the rewards predicted so many steps ahead. With `model.value` the value head
+        learns from posterior states and those predicted ahead, and nothing else learns from it.
 
         Args:
           batch: 'image' uint8 [B, T, 64, 64, 3] and/or 'state' [B, T, n], 'action' [B, T, A] that led to the
-            row, 'reward' [B, T], 'mask' bool [B, T] (false rows are padding), and with `model.continuation`
-            'is_terminal' bool [B, T] (the task ended the episode in this row).
+            row, 'reward' [B, T], 'mask' bool [B, T] (false rows are padding), and with `model.continuation` or
+            `model.value` 'is_terminal' bool [B, T] (the task ended the episode in this row).
           seed: int32 [2], for dequantisation and state noise.
           weight_seed: int32 [2], for the weight draw.
           num_data: float32, N, the time steps that the weights were fitted to: those in the replay.
@@ -244,8 +264,10 @@ class WorldModel(tf.Module):
 
         Source: arXiv:1811.04551, Eq. 3; google-research/planet; Bayesian Layers v1, Sec. 3.2.
         """
-        if self.continues and "is_terminal" not in batch:
-            raise ValueError(f"The batch has {sorted(batch)}. Accepted with model.continuation: also is_terminal.")
+        if (self.continues or self.config.model.value) and "is_terminal" not in batch:
+            raise ValueError(
+                f"The batch has {sorted(batch)}. Accepted with model.continuation or model.value: also is_terminal."
+            )
         scales = self.config.loss
         fold = tf.random.experimental.stateless_fold_in
         mask = tf.cast(batch["mask"], tf.float32)
@@ -280,11 +302,19 @@ class WorldModel(tf.Module):
         )
         metrics = {f"loss/{key}": value for key, value in likelihoods.items()}
         if scales.overshooting_steps:
-            overshooting = self._reward_overshooting(
-                batch, posterior, mask, valid_steps, fold(seed, 3), weights, per_step
-            )
+            ahead, chosen = self._rollouts(batch["action"], posterior, fold(seed, 3), weights, per_step)
+            overshooting = overshooting_nll(self.reward(ahead), batch["reward"], mask, valid_steps, chosen)
             total += scales.overshooting_scale * overshooting
             metrics["loss/reward_overshooting"] = overshooting
+        if self.config.model.value:
+            target = self._reward_rate_target(batch, mask, features)
+            rate = self._reward_rate(tf.stop_gradient(features))
+            value = mean(unit_gaussian_nll(target[..., None], rate[..., None], 1))
+            total += scales.reward_scale * value
+            metrics["loss/value"] = value
+            if scales.overshooting_steps:
+                rate = self._reward_rate(tf.stop_gradient(ahead))
+                total += scales.overshooting_scale * overshooting_nll(rate, target, mask, valid_steps, chosen)
         metrics["loss/total"] = total
         metrics["loss/reward"] = reward
         metrics["loss/state_kl"] = charged_kl

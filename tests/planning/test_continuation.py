@@ -31,7 +31,7 @@ def test_a_reward_counts_by_the_probability_to_get_there():
     rewards, goes_on = model.reward(features).numpy(), model.continuation(features).numpy()
     assert 0.05 < goes_on.min() < 0.95
     expected = rewards[:, 0] + goes_on[:, 0] * rewards[:, 1] + goes_on[:, 0] * goes_on[:, 1] * rewards[:, 2]
-    np.testing.assert_allclose(planner._sum_of_rewards(features), expected, rtol=1e-5)
+    np.testing.assert_allclose(planner._earned(features), expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize(("weights", "samples"), [("mean", 1), ("average", 2), ("spread", 2)])

@@ -1,0 +1,174 @@
+"""The value head: its targets against sums of rewards, its loss, and that nothing else learns from it."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bayes_planet.config import Config, LossConfig, PlannerConfig
+from bayes_planet.world_model.overshooting import windows
+from bayes_planet.world_model.values import lambda_returns
+from tests.world_model.tiny import DENSE_LAYERS, seed, tiny_batch, tiny_config, tiny_model
+
+VALUE = {"value": True}
+
+
+def terms(model, batch, **changes):
+    arguments = {"num_data": tf.constant(9.0), "weight_kl_scale": tf.constant(1.0), **changes}
+    return model.loss(batch, seed=seed(1), weight_seed=seed(2), **arguments)
+
+
+def mixture(reward, value, last, ended, discount, trace, row):
+    """Sutton and Barto's Eq. 12.3: n-step returns G^(n) weighted by (1 - trace) trace^(n - 1), the rest on the last."""
+    left = last - row
+    if left == 0:
+        return 0.0 if ended else value[row]
+
+    def n_step(n):
+        bootstrap = 0.0 if ended and row + n == last else value[row + n]
+        return sum(discount**k * reward[row + 1 + k] for k in range(n)) + discount**n * bootstrap
+
+    mixed = sum((1 - trace) * trace ** (n - 1) * n_step(n) for n in range(1, left))
+    return mixed + trace ** (left - 1) * n_step(left)
+
+
+@given(
+    st.integers(0, 2**31 - 1),
+    st.integers(0, 5),
+    st.booleans(),
+    st.floats(0.0, 0.99),
+    st.sampled_from([0, 0.3, 0.95, 1]),
+)
+@settings(deadline=None, max_examples=40)
+def test_returns_are_the_mixture_of_all_bootstrapped_sums(number, last, ended, discount, trace):
+    generator = np.random.default_rng(number)
+    reward, value = generator.normal(size=(2, 2, 6))
+    mask, is_terminal = np.ones((2, 6), bool), np.zeros((2, 6), bool)
+    mask[0, last + 1 :] = False
+    is_terminal[0, last] = ended
+    found = lambda_returns(
+        tf.constant(reward, tf.float32), tf.constant(value, tf.float32), mask, is_terminal, discount, trace
+    ).numpy()
+    for row in range(last + 1):
+        expected = mixture(reward[0], value[0], last, ended, discount, trace, row)
+        np.testing.assert_allclose(found[0, row], expected, rtol=1e-4, atol=1e-5)
+    for row in range(6):
+        expected = mixture(reward[1], value[1], 5, False, discount, trace, row)
+        np.testing.assert_allclose(found[1, row], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_constant_reward_is_worth_its_geometric_series():
+    reward, value = tf.fill([1, 20], 0.7), tf.fill([1, 20], 0.7 / (1 - 0.9))
+    found = lambda_returns(reward, value, tf.ones([1, 20]), tf.zeros([1, 20], tf.bool), 0.9, 0.95)
+    np.testing.assert_allclose(found, 7.0, rtol=1e-5)
+
+
+def ended_batch() -> dict:
+    batch = tiny_batch()
+    batch["mask"][0, 3:] = False
+    batch["is_terminal"][0, 2] = True
+    return batch
+
+
+def pair(**changes):
+    """A model with the head, and one without that has the same other variables."""
+    ours = tiny_model(tiny_config(model=VALUE, **changes))
+    theirs = tiny_model(tiny_config(**changes))
+    head = {id(variable) for variable in ours._value_head.trainable_variables}
+    others = [variable for variable in ours.trainable_variables if id(variable) not in head]
+    for variable, other in zip(others, theirs.trainable_variables, strict=True):
+        other.assign(variable)
+    return ours, theirs, others
+
+
+def test_its_loss_is_that_of_the_rate_of_reward_on_posterior_states():
+    scales = {"reward_scale": 4.0, "value_discount": 0.8, "value_trace": 0.6}
+    ours, theirs, _ = pair(loss=scales)
+    batch = ended_batch()
+    posterior, _ = ours.observe(batch, seed(1))
+    value = ours.value(posterior.features)
+    returns = lambda_returns(
+        tf.constant(batch["reward"]), value, batch["mask"], tf.constant(batch["is_terminal"]), 0.8, 0.6
+    ).numpy()
+    error = 0.2 * (value.numpy() - returns)
+    expected = (0.5 * (error**2 + np.log(2 * np.pi)))[batch["mask"]].mean()
+    with_head, without = terms(ours, batch), terms(theirs, batch)
+    np.testing.assert_allclose(with_head.metrics["loss/value"], expected, rtol=1e-5)
+    np.testing.assert_allclose(with_head.total - without.total, 4.0 * expected, rtol=1e-3)
+    np.testing.assert_allclose(with_head.metrics["loss/total"], with_head.total)
+    np.testing.assert_allclose(with_head.metrics["elbo"], without.metrics["elbo"], rtol=1e-5)
+
+
+@pytest.mark.parametrize("fraction", [1.0, 0.5])
+def test_with_overshooting_it_learns_from_states_predicted_ahead_too(fraction):
+    scales = {"overshooting_steps": 2, "overshooting_scale": 3.0, "overshooting_fraction": fraction}
+    ours, theirs, _ = pair(loss={**scales, "value_discount": 0.5, "value_trace": 0.9})
+    batch = ended_batch()
+    mask = tf.cast(batch["mask"], tf.float32)
+    fold = tf.random.experimental.stateless_fold_in
+    posterior, _ = ours.observe(batch, seed(1))
+    weights, per_step = ours.sample_weights(seed(2), 4)
+    ahead, chosen = ours._rollouts(batch["action"], posterior, fold(seed(1), 3), weights, per_step)
+    returns = lambda_returns(
+        tf.constant(batch["reward"]), ours.value(posterior.features), mask, tf.constant(batch["is_terminal"]), 0.5, 0.9
+    )
+    error = 0.5 * (ours.value(ahead) - windows(returns, 2, chosen)).numpy()
+    valid = windows(mask, 2, chosen).numpy()
+    mean = (0.5 * (error**2 + np.log(2 * np.pi)) * valid).sum() / (fraction * batch["mask"].sum() * 2 * 2 / 4)
+    with_head, without = terms(ours, batch), terms(theirs, batch)
+    expected = 10.0 * with_head.metrics["loss/value"] + 3.0 * mean
+    np.testing.assert_allclose(with_head.total - without.total, expected, rtol=1e-3)
+
+
+@pytest.mark.parametrize("ahead", [0, 2])
+def test_nothing_else_learns_from_it(ahead):
+    ours, theirs, others = pair(loss={"overshooting_steps": ahead}, bayesian={"layers": DENSE_LAYERS})
+    gradients = []
+    for model, variables in ((ours, others), (theirs, list(theirs.trainable_variables))):
+        with tf.GradientTape(persistent=True) as tape:
+            total = terms(model, ended_batch()).total
+        gradients.append(tape.gradient(total, variables, unconnected_gradients="zero"))
+        if model is ours:
+            head = tape.gradient(total, list(ours._value_head.trainable_variables))
+    for one, other in zip(*gradients, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    assert all(float(tf.norm(gradient)) > 0 for gradient in head)
+
+
+def test_it_learns_what_two_kinds_of_sequences_earn():
+    """Behind states on one side every step earns 1, on the other -0.5: 1 / (1 - 0.9) = 10, and -5."""
+    model = tiny_model(tiny_config(model=VALUE, loss={"value_discount": 0.9, "value_trace": 0.5}))
+    batch = tiny_batch(sequences=16, steps=6)
+    batch["state"][:8] += 4.0
+    batch["state"][8:] -= 4.0
+    batch["reward"][:8], batch["reward"][8:] = 1.0, -0.5
+    optimizer = tf.keras.optimizers.legacy.Adam(0.01)
+
+    @tf.function
+    def update():
+        with tf.GradientTape() as tape:
+            loss = terms(model, batch).total
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+
+    for _ in range(300):
+        update()
+    posterior, _ = model.observe(batch, seed(5))
+    value = model.value(posterior.features).numpy()[:, 2:]
+    assert abs(value[:8].mean() - 10.0) < 1.5 and abs(value[8:].mean() + 5.0) < 1.5
+
+
+def test_without_the_head_or_without_ends_in_the_batch_it_says_so():
+    with pytest.raises(ValueError, match=r"Accepted: model\.value=true"):
+        tiny_model().value(tf.zeros([1, 8]))
+    batch = tiny_batch()
+    del batch["is_terminal"]
+    with pytest.raises(ValueError, match="also is_terminal"):
+        terms(tiny_model(tiny_config(model=VALUE)), batch)
+    with pytest.raises(ValueError, match=r"planner.value_scale is 1.0. Accepted: 0 without model.value=true"):
+        Config(planner=PlannerConfig(value_scale=1.0))
+    with pytest.raises(ValueError, match=r"loss.value_discount is 1.0. Accepted: 0 to below 1"):
+        Config(loss=LossConfig(value_discount=1.0))
+    with pytest.raises(ValueError, match=r"loss.value_trace is 1.5. Accepted: 0 to 1"):
+        Config(loss=LossConfig(value_trace=1.5))

@@ -48,6 +48,28 @@ def experience(buffer):
     return next(iter(buffer.as_dataset(sample_batch_size=16, num_steps=LENGTH)))[0]
 
 
+def test_values_are_learnt_from_trajectories(experience):
+    """Nothing is earned behind the end of an episode, 0.5 a step on average before it."""
+    base = toy.config(value_scale=0.0)
+    config = dataclasses.replace(
+        base,
+        model=dataclasses.replace(base.model, value=True),
+        loss=dataclasses.replace(base.loss, value_discount=0.9),
+        train=dataclasses.replace(base.train, learning_rate=0.01),
+    )
+    agent = make_agent(config)
+    train = common.function(agent.train)
+    for _ in range(250):
+        train(experience)
+    batch = model_batch(experience)
+    posterior, _ = agent.world_model.observe(batch, tf.constant([1, 2]))
+    value = agent.world_model.value(posterior.features).numpy()
+    ended, mask = batch["is_terminal"].numpy(), batch["mask"].numpy()
+    assert ended.sum() > 5
+    assert abs(value[ended].mean()) < 0.25
+    assert value[mask & ~ended].mean() > 0.75
+
+
 def test_what_the_uniform_buffer_samples_is_aligned(experience):
     batch = {key: value.numpy() for key, value in model_batch(experience).items()}
     inside = batch["mask"] & (batch["state"][..., 1] > 0)

@@ -61,6 +61,18 @@ def test_without_an_amount_it_ends_with_the_schedule_and_an_evaluation(model):
     assert row["eval/episodes"] == 2 and row["episodes"] == 4
 
 
+def test_a_value_is_learnt_saved_and_planned_with(tmp_path):
+    model = model_in(tmp_path / "run", {"model.value": True, "planner.value_scale": 1.0}).learn()
+    assert sum("loss/value" in row for row in read_metrics(model.logdir / "metrics.jsonl")) > 0
+    loaded = BayesPlanet.load(model.save(tmp_path / "saved"))
+    assert loaded.config.planner.value_scale == 1.0
+    features = np.random.default_rng(0).normal(size=(3, model.world_model.rssm.feature_size)).astype(np.float32)
+    value = model.world_model.value(features)
+    assert np.ptp(value) > 0
+    np.testing.assert_array_equal(loaded.world_model.value(features), value)
+    np.testing.assert_array_equal(model.evaluate(1, seed=5).returns, loaded.evaluate(1, seed=5).returns)
+
+
 FRESH = """
 import json, sys
 import numpy as np

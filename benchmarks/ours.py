@@ -77,11 +77,12 @@ def update_contestant(
         float(learner.update(batch, 10 * batch["mask"].size)["loss/total"])
 
     note = f"{fraction:.0%} of the images are decoded, rewards predicted {ahead} steps ahead" if as_preset else ""
+    note += ", and values" if as_preset and config.model.value else ""
     return Contestant(
         f"ours/{model}/{precision}" + ("/preset" if as_preset else ""),
         f"ours, {model}, {computes}" + (", the preset's loss" if as_preset else ""),
         timed(update),
-        update_work(sizes_of(config), fraction, ahead),
+        update_work(sizes_of(config), fraction, ahead, config.model.value),
         computes,
         note,
     )
@@ -123,7 +124,7 @@ def decision_contestant(size: str, precision: str) -> Contestant:
         f"ours/bayes_planet/{precision}/preset",
         f"ours, bayes_planet, {computes}: a decision with the preset's planner",
         timed(decide),
-        plan_work(sizes_of(config), counts),
+        plan_work(sizes_of(config), counts, config.planner.value_scale > 0),
         computes,
         f"filter included; candidates of each iteration: {', '.join(map(str, counts))}",
     )

@@ -101,11 +101,22 @@ def reward_head(sizes: Sizes, rows: int) -> list[Product]:
     return [dense(f"reward_{layer}", rows, units[layer], units[layer + 1]) for layer in range(len(units) - 1)]
 
 
-def update_products(sizes: Sizes, image_fraction: float = 1.0, overshooting_steps: int = 0) -> list[Product]:
+def value_head(sizes: Sizes, rows: int) -> list[Product]:
+    """A network like the reward head, from whose input on nothing is trained."""
+    first, *others = reward_head(sizes, rows)
+    found = [dataclasses.replace(first, input_gradient=False), *others]
+    return [dataclasses.replace(product, name=product.name.replace("reward", "value")) for product in found]
+
+
+def update_products(
+    sizes: Sizes, image_fraction: float = 1.0, overshooting_steps: int = 0, value: bool = False
+) -> list[Product]:
     """Everything one update multiplies going forward; `image_fraction` of the images are decoded."""
     rows = sizes.batch * sizes.steps
     ahead = sizes.batch * (sizes.steps - overshooting_steps) * overshooting_steps
     rollouts = [*transition(sizes, ahead), *gaussian("prior", sizes, ahead, sizes.belief), *reward_head(sizes, ahead)]
+    if value:
+        rollouts += value_head(sizes, ahead)
     return [
         *encoder(sizes, rows),
         *transition(sizes, rows),
@@ -113,12 +124,13 @@ def update_products(sizes: Sizes, image_fraction: float = 1.0, overshooting_step
         *gaussian("posterior", sizes, rows, sizes.belief + sizes.embedding),
         *decoder(sizes, max(1, round(image_fraction * rows))),
         *reward_head(sizes, rows),
+        *(value_head(sizes, rows) if value else []),
         # The same weights again, so their gradients and Adam's passes are counted already.
         *(dataclasses.replace(product, name=f"ahead_{product.name}", parameters=0) for product in rollouts if ahead),
     ]
 
 
-def plan_products(sizes: Sizes, candidates: Iterable[int] | None = None) -> list[Product]:
+def plan_products(sizes: Sizes, candidates: Iterable[int] | None = None, value: bool = False) -> list[Product]:
     """Everything one plan multiplies; `candidates` of each iteration, by default `sizes.candidates` in all of them."""
     counts: Sequence[int] = list(candidates or [sizes.candidates] * sizes.iterations)
     rows = sum(counts) * sizes.horizon
@@ -126,12 +138,13 @@ def plan_products(sizes: Sizes, candidates: Iterable[int] | None = None) -> list
         *transition(sizes, rows),
         *gaussian("prior", sizes, rows, sizes.belief),
         *reward_head(sizes, rows),
+        *(value_head(sizes, sum(counts)) if value else []),
     ]
 
 
-def update_work(sizes: Sizes, image_fraction: float = 1.0, overshooting_steps: int = 0) -> Work:
+def update_work(sizes: Sizes, image_fraction: float = 1.0, overshooting_steps: int = 0, value: bool = False) -> Work:
     """One update: forward, the gradients to weights and inputs (as many operations again, each), Adam."""
-    products = update_products(sizes, image_fraction, overshooting_steps)
+    products = update_products(sizes, image_fraction, overshooting_steps, value)
     flops = sum(2 * product.multiply_adds * (3 if product.input_gradient else 2) for product in products)
     outputs = sum(product.outputs for product in products)
     parameters = sum(product.parameters for product in products)
@@ -143,9 +156,9 @@ def update_work(sizes: Sizes, image_fraction: float = 1.0, overshooting_steps: i
     return Work(flops, traffic)
 
 
-def plan_work(sizes: Sizes, candidates: Iterable[int] | None = None) -> Work:
+def plan_work(sizes: Sizes, candidates: Iterable[int] | None = None, value: bool = False) -> Work:
     """One plan: forward alone, each output written and read; the weights stay in the cache."""
-    products = plan_products(sizes, candidates)
+    products = plan_products(sizes, candidates, value)
     outputs = sum(product.outputs for product in products)
     parameters = sum(product.parameters for product in products)
     traffic = {precision: 2 * size * outputs + size * parameters for precision, size in BYTES.items()}

@@ -13,7 +13,10 @@ SIZES: dict[str, list[str]] = {"paper": [], "laptop": ["laptop"], "debug": ["deb
 """The presets that make a size; `debug` is for trying the benchmarks themselves."""
 
 ACTION_SIZE = 6  # of cheetah-run
+NO_VALUE = ("model.value=false", "planner.value_scale=0")
+
 PLAIN_SEARCH = (
+    *NO_VALUE,
     "planner.warm_start=false",
     "planner.candidates_decay=1",
     "planner.noise_exponent=0",
@@ -22,7 +25,7 @@ PLAIN_SEARCH = (
 )
 """Overrides that leave the paper's CEM, with the size's own candidates, elites and iterations."""
 
-PLAIN_LOSS = ("loss.image_fraction=1", "loss.image_scale=1", "loss.overshooting_steps=0")
+PLAIN_LOSS = (*NO_VALUE, "loss.image_fraction=1", "loss.image_scale=1", "loss.overshooting_steps=0")
 """Overrides that leave the paper's loss, with the size's own factor on the reward."""
 
 

@@ -224,11 +224,19 @@ class WorldModel(tf.Module):
         imagined = imagine_ahead(self.rssm, posterior, actions, steps, chosen, seed=fold(seed, 1), weights=weights)
         return imagined.features, chosen
 
-    def _reward_rate_target(self, batch: Mapping[str, tf.Tensor], mask: tf.Tensor, features: tf.Tensor) -> tf.Tensor:
+    def _reward_rate_target(self, batch: Mapping[str, tf.Tensor], rate: tf.Tensor) -> tf.Tensor:
+        """What `rate` [B, T] should have been, by the rewards that followed and `rate` itself behind them."""
         settings = self.config.loss
-        discount, value = settings.value_discount, self.value(features)
-        returns = lambda_returns(batch["reward"], value, mask, batch["is_terminal"], discount, settings.value_trace)
-        return tf.stop_gradient((1.0 - discount) * returns)
+        left = 1.0 - settings.value_discount
+        returns = lambda_returns(
+            batch["reward"],
+            rate / left,
+            batch["mask"],
+            batch["is_terminal"],
+            settings.value_discount,
+            settings.value_trace,
+        )
+        return tf.stop_gradient(left * returns)
 
     def loss(
         self,
@@ -307,8 +315,8 @@ class WorldModel(tf.Module):
             total += scales.overshooting_scale * overshooting
             metrics["loss/reward_overshooting"] = overshooting
         if self.config.model.value:
-            target = self._reward_rate_target(batch, mask, features)
             rate = self._reward_rate(tf.stop_gradient(features))
+            target = self._reward_rate_target(batch, rate)
             value = mean(unit_gaussian_nll(target[..., None], rate[..., None], 1))
             total += scales.reward_scale * value
             metrics["loss/value"] = value

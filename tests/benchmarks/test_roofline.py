@@ -1,6 +1,7 @@
 """What a unit of work needs, by formula, against the operations that TensorFlow's graphs hold."""
 
 import dataclasses
+import itertools
 import math
 
 import numpy as np
@@ -144,3 +145,16 @@ def test_overshooting_adds_rollouts_of_the_transition_from_every_state(case):
     one_plan = dataclasses.replace(sizes, horizon=1)
     imagined = roofline.plan_work(one_plan, [rollouts]).flops
     assert more.flops - plain.flops == 3 * imagined
+
+
+def test_values_add_a_head_whose_input_learns_nothing_from_it(case):
+    sizes, ahead = case.sizes, 2
+    rows = sizes.batch * (sizes.steps + (sizes.steps - ahead) * ahead)
+    plain, more = (roofline.update_work(sizes, overshooting_steps=ahead, value=value) for value in (False, True))
+    units = [sizes.features, *[sizes.reward_units] * sizes.reward_layers, 1]
+    products = [rows * one * other for one, other in itertools.pairwise(units)]
+    assert more.flops - plain.flops == 2 * (3 * sum(products) - products[0])
+    one_step = roofline.plan_work(dataclasses.replace(sizes, horizon=1), [7], value=True).flops
+    assert (
+        one_step - roofline.plan_work(dataclasses.replace(sizes, horizon=1), [7]).flops == 2 * sum(products) * 7 / rows
+    )

@@ -71,19 +71,13 @@ class WorldModel(tf.Module):
                 self.normaliser = StateNormaliser(size)
         embedding_size = sum(encoder.embedding_size for encoder in self._encoders.values())
         self.rssm = RSSM(model, action_size, embedding_size, policy)
-        self._reward_head = DenseHead(
-            model.reward_layers, model.reward_units, 0, model.activation, policy, "reward_head"
-        )
-        self._continuation_head: DenseHead | None = None
-        if model.continuation:
-            self._continuation_head = DenseHead(
-                model.reward_layers, model.reward_units, 0, model.activation, policy, "continuation_head"
-            )
-        self._value_head: DenseHead | None = None
-        if model.value:
-            self._value_head = DenseHead(
-                model.reward_layers, model.reward_units, 0, model.activation, policy, "value_head"
-            )
+
+        def head(name: str) -> DenseHead:
+            return DenseHead(model.reward_layers, model.reward_units, 0, model.activation, policy, name)
+
+        self._reward_head = head("reward_head")
+        self._continuation_head = head("continuation_head") if model.continuation else None
+        self._value_head = head("value_head") if model.value else None
         self._build()
 
     def _build(self) -> None:

@@ -4,15 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.world_model.heads import terms, train, with_and_without
 from tests.world_model.tiny import seed, tiny_batch, tiny_config, tiny_model
 
 CONTINUES = {"continuation": True}
-
-
-def terms(model, batch):
-    return model.loss(
-        batch, seed=seed(1), weight_seed=seed(2), num_data=tf.constant(9.0), weight_kl_scale=tf.constant(1.0)
-    )
 
 
 def ended_batch() -> dict:
@@ -26,12 +21,7 @@ def ended_batch() -> dict:
 
 @pytest.mark.parametrize("scale", [10.0, 2.5])
 def test_its_loss_is_the_mean_negative_log_likelihood_of_the_valid_rows(scale):
-    model = tiny_model(tiny_config(model=CONTINUES, loss={"continuation_scale": scale}))
-    plain = tiny_model()
-    head = {id(variable) for variable in model._continuation_head.trainable_variables}
-    others = [variable for variable in model.trainable_variables if id(variable) not in head]
-    for variable, other in zip(others, plain.trainable_variables, strict=True):
-        other.assign(variable)
+    model, plain, _ = with_and_without("continuation", loss={"continuation_scale": scale})
     batch = ended_batch()
     posterior, _ = model.observe(batch, seed(1))
     goes_on = model.continuation(posterior.features).numpy().astype(np.float64)
@@ -54,17 +44,7 @@ def test_it_learns_when_episodes_end():
     batch["state"][:8] += 4.0
     batch["state"][8:] -= 4.0
     batch["is_terminal"][:8, 1] = True
-    optimizer = tf.keras.optimizers.legacy.Adam(0.03)
-
-    @tf.function
-    def update():
-        with tf.GradientTape() as tape:
-            loss = terms(model, batch).total
-        gradients = tape.gradient(loss, model.trainable_variables)
-        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
-
-    for _ in range(60):
-        update()
+    train(model, batch, 0.03, updates=60)
     posterior, _ = model.observe(batch, seed(5))
     goes_on = model.continuation(posterior.features)[:, 1].numpy()
     assert goes_on[:8].max() < 0.4 and goes_on[8:].min() > 0.6

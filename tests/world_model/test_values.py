@@ -9,14 +9,10 @@ from hypothesis import strategies as st
 from bayes_planet.config import Config, LossConfig, PlannerConfig
 from bayes_planet.world_model.overshooting import windows
 from bayes_planet.world_model.values import lambda_returns
+from tests.world_model.heads import terms, train, with_and_without
 from tests.world_model.tiny import DENSE_LAYERS, seed, tiny_batch, tiny_config, tiny_model
 
 VALUE = {"value": True}
-
-
-def terms(model, batch, **changes):
-    arguments = {"num_data": tf.constant(9.0), "weight_kl_scale": tf.constant(1.0), **changes}
-    return model.loss(batch, seed=seed(1), weight_seed=seed(2), **arguments)
 
 
 def mixture(reward, value, last, ended, discount, trace, row):
@@ -71,20 +67,9 @@ def ended_batch() -> dict:
     return batch
 
 
-def pair(**changes):
-    """A model with the head, and one without that has the same other variables."""
-    ours = tiny_model(tiny_config(model=VALUE, **changes))
-    theirs = tiny_model(tiny_config(**changes))
-    head = {id(variable) for variable in ours._value_head.trainable_variables}
-    others = [variable for variable in ours.trainable_variables if id(variable) not in head]
-    for variable, other in zip(others, theirs.trainable_variables, strict=True):
-        other.assign(variable)
-    return ours, theirs, others
-
-
 def test_its_loss_is_that_of_the_rate_of_reward_on_posterior_states():
     scales = {"reward_scale": 4.0, "value_discount": 0.8, "value_trace": 0.6}
-    ours, theirs, _ = pair(loss=scales)
+    ours, theirs, _ = with_and_without("value", loss=scales)
     batch = ended_batch()
     posterior, _ = ours.observe(batch, seed(1))
     value = ours.value(posterior.features)
@@ -103,7 +88,7 @@ def test_its_loss_is_that_of_the_rate_of_reward_on_posterior_states():
 @pytest.mark.parametrize("fraction", [1.0, 0.5])
 def test_with_overshooting_it_learns_from_states_predicted_ahead_too(fraction):
     scales = {"overshooting_steps": 2, "overshooting_scale": 3.0, "overshooting_fraction": fraction}
-    ours, theirs, _ = pair(loss={**scales, "value_discount": 0.5, "value_trace": 0.9})
+    ours, theirs, _ = with_and_without("value", loss={**scales, "value_discount": 0.5, "value_trace": 0.9})
     batch = ended_batch()
     mask = tf.cast(batch["mask"], tf.float32)
     fold = tf.random.experimental.stateless_fold_in
@@ -123,7 +108,9 @@ def test_with_overshooting_it_learns_from_states_predicted_ahead_too(fraction):
 
 @pytest.mark.parametrize("ahead", [0, 2])
 def test_nothing_else_learns_from_it(ahead):
-    ours, theirs, others = pair(loss={"overshooting_steps": ahead}, bayesian={"layers": DENSE_LAYERS})
+    ours, theirs, others = with_and_without(
+        "value", loss={"overshooting_steps": ahead}, bayesian={"layers": DENSE_LAYERS}
+    )
     gradients = []
     for model, variables in ((ours, others), (theirs, list(theirs.trainable_variables))):
         with tf.GradientTape(persistent=True) as tape:
@@ -143,17 +130,7 @@ def test_it_learns_what_two_kinds_of_sequences_earn():
     batch["state"][:8] += 4.0
     batch["state"][8:] -= 4.0
     batch["reward"][:8], batch["reward"][8:] = 1.0, -0.5
-    optimizer = tf.keras.optimizers.legacy.Adam(0.01)
-
-    @tf.function
-    def update():
-        with tf.GradientTape() as tape:
-            loss = terms(model, batch).total
-        gradients = tape.gradient(loss, model.trainable_variables)
-        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
-
-    for _ in range(300):
-        update()
+    train(model, batch, 0.01, updates=300)
     posterior, _ = model.observe(batch, seed(5))
     value = model.value(posterior.features).numpy()[:, 2:]
     assert abs(value[:8].mean() - 10.0) < 1.5 and abs(value[8:].mean() + 5.0) < 1.5

@@ -1,0 +1,39 @@
+"""What tests of a further head share: its loss, the same model without it, and training on one batch."""
+
+import tensorflow as tf
+
+from bayes_planet.world_model import WorldModel
+from bayes_planet.world_model.world_model import LossTerms
+from tests.world_model.tiny import seed, tiny_config, tiny_model
+
+
+def terms(model: WorldModel, batch: dict) -> LossTerms:
+    return model.loss(
+        batch, seed=seed(1), weight_seed=seed(2), num_data=tf.constant(9.0), weight_kl_scale=tf.constant(1.0)
+    )
+
+
+def with_and_without(setting: str, **changes) -> tuple[WorldModel, WorldModel, list[tf.Variable]]:
+    """A model with the head of `model.SETTING`, one without that has the same other variables, and these of the first."""
+    ours = tiny_model(tiny_config(model={setting: True}, **changes))
+    theirs = tiny_model(tiny_config(**changes))
+    head = {id(variable) for variable in getattr(ours, f"_{setting}_head").trainable_variables}
+    others = [variable for variable in ours.trainable_variables if id(variable) not in head]
+    for variable, other in zip(others, theirs.trainable_variables, strict=True):
+        other.assign(variable)
+    return ours, theirs, others
+
+
+def train(model: WorldModel, batch: dict, learning_rate: float, updates: int) -> None:
+    """Adam on one batch, with the same random numbers in every update."""
+    optimizer = tf.keras.optimizers.legacy.Adam(learning_rate)
+
+    @tf.function
+    def update():
+        with tf.GradientTape() as tape:
+            loss = terms(model, batch).total
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+
+    for _ in range(updates):
+        update()

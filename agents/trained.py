@@ -18,6 +18,7 @@ from bayes_planet.evaluation.uncertainty import VarianceParts
 from bayes_planet.planning import Actor
 from bayes_planet.report.video import save_video
 from bayes_planet.training.build import Parts
+from bayes_planet.training.exploration import noise_of_episode
 from bayes_planet.training.restoring import Spaces
 from bayes_planet.training.scoring import film, final_score
 from bayes_planet.world_model import WorldModel
@@ -41,7 +42,7 @@ class TrainedModel:
     def _take(self, parts: Parts, spaces: Spaces) -> None:
         self.observation_space, self.action_space = spaces
         self._parts = parts
-        noise = self.config.train.exploration_noise
+        noise = noise_of_episode(self.config.train, self.config.train.episodes)
         self._predictor = Predictor(self._parts.actor, self.observation_space, self.config.seed, noise)
 
     @property

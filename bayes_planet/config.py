@@ -189,6 +189,8 @@ class TrainConfig:
     adam_epsilon: float = setting(1e-4, "Adam's epsilon", "PlaNet, App. A")
     clip_norm: float = setting(1000.0, "largest global norm of the gradients", "PlaNet, App. A")
     exploration_noise: float = setting(0.3, "stddev of the normal noise on actions while collecting", "PlaNet, App. A")
+    exploration_noise_final: float = setting(0.1, "that stddev after train.exploration_anneal_episodes, with which an agent is analysed too and `predict` explores")
+    exploration_anneal_episodes: int = setting(0, "training episodes over which exploration_noise changes linearly to exploration_noise_final; 0: it never does. TF-Agents' agent does not anneal", "as TD-MPC does, Hansen et al. 2022")
     exploration_noise_exponent: float = setting(0.0, "that noise has the power spectrum 1 / f^exploration_noise_exponent over the steps of an episode; 0: white, 1: pink. White where TF-Agents' agent or `predict` explores", "Eberhard et al. 2023")
     average_decay: float = setting(0.0, "decay of the moving average of the parameters, which acts, is evaluated and saved, while training goes on from the parameters themselves; early less, (1 + updates) / (10 + updates); 0: no average. TF-Agents' agent has none", "Polyak and Juditsky, 1992")
     precision: str = setting("auto", "compute type of matrix products and convolutions: float32, bfloat16, auto (bfloat16 where the processor or accelerator has matrix units for it); parameters are float32")
@@ -207,6 +209,8 @@ class TrainConfig:
         for name in ("learning_rate", "adam_epsilon", "clip_norm", "checkpoint_minutes"):
             require(getattr(self, name) > 0, f"train.{name}", getattr(self, name), "a positive number")
         require(self.exploration_noise >= 0, "train.exploration_noise", self.exploration_noise, "0 or more")
+        require(self.exploration_noise_final >= 0, "train.exploration_noise_final", self.exploration_noise_final, "0 or more")
+        require(self.exploration_anneal_episodes >= 0, "train.exploration_anneal_episodes", self.exploration_anneal_episodes, "0 or more episodes")
         require(self.exploration_noise_exponent >= 0, "train.exploration_noise_exponent", self.exploration_noise_exponent, "0 or more")
         require(0 <= self.average_decay < 1, "train.average_decay", self.average_decay, "0, or a number below 1 such as 0.9995")
         require_choice("train.precision", self.precision, ("auto", "float32", "bfloat16"))

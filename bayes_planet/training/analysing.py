@@ -15,6 +15,7 @@ from bayes_planet.evaluation.model_analysis import Settings, analyse_model
 from bayes_planet.planning import Actor
 from bayes_planet.replay.rollout import Episode, rollout
 from bayes_planet.training.build import Parts
+from bayes_planet.training.exploration import noise_of_episode
 from bayes_planet.training.policies import ActorPolicy, RandomPolicy
 from bayes_planet.training.seeds import Stream, environment_seed
 
@@ -53,7 +54,7 @@ def collect_held_out(
     """
 
     def policy(number: int, explore: bool) -> ActorPolicy:
-        noise = config.train.exploration_noise if explore else 0.0
+        noise = noise_of_episode(config.train, config.train.episodes) if explore else 0.0
         exponent = config.train.exploration_noise_exponent
         return ActorPolicy(
             actor, seed, Stream.EVALUATION_ACTOR, _COUNT, number, noise=noise, noise_exponent=exponent

@@ -12,6 +12,7 @@ import numpy as np
 from bayes_planet.config import Config
 from bayes_planet.planning import Actor
 from bayes_planet.replay.rollout import Environments, Episode
+from bayes_planet.training.exploration import noise_of_episode
 from bayes_planet.training.faults import FaultTolerantRollouts, Result
 from bayes_planet.training.groups import Group, side_by_side
 from bayes_planet.training.policies import ActorPolicy, RandomPolicy
@@ -167,10 +168,10 @@ class Collector:
         config = self._config
         if index < config.train.seed_episodes:
             return RandomPolicy(self._action_size, config.seed, index, before_step=before_step)
-        train = config.train
+        noise, exponent = noise_of_episode(config.train, index), config.train.exploration_noise_exponent
         return ActorPolicy(
             self._actor, config.seed, Stream.TRAIN_ACTOR, index,
-            noise=train.exploration_noise, noise_exponent=train.exploration_noise_exponent, before_step=before_step,
+            noise=noise, noise_exponent=exponent, before_step=before_step,
         )  # fmt: skip
 
     def surviving_faults(self, environments: Environments, work: Callable[[], Result]) -> Result:

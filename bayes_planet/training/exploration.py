@@ -1,14 +1,23 @@
-"""Exploration noise that is correlated over time, as the plans are that the model has to tell apart."""
+"""How much exploration noise an episode has; and noise that is correlated over time, as plans are."""
 
 import functools
 
 import numpy as np
 
+from bayes_planet.config import TrainConfig
 from bayes_planet.planning.colored_noise import noise_matrix
 from bayes_planet.training.seeds import Stream, seed_words
 
 BLOCK_STEPS = 256
 """Steps that are drawn together; the noise of one block knows nothing of the block before."""
+
+
+def noise_of_episode(train: TrainConfig, episode: int) -> float:
+    """The stddev of the noise on the actions of training episode 0, 1, ...: annealed linearly, then constant."""
+    if not train.exploration_anneal_episodes:
+        return train.exploration_noise
+    done = min(1.0, episode / train.exploration_anneal_episodes)
+    return (1.0 - done) * train.exploration_noise + done * train.exploration_noise_final
 
 
 class ColoredNoise:

@@ -37,7 +37,7 @@ ADJUSTABLE = (
     "train.learning_rate",
     "train.adam_epsilon",
     "train.clip_norm",
-    "train.exploration_noise",
+    "train.exploration_",
     "train.skipped_updates_limit",
 )
 

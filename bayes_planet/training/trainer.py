@@ -22,6 +22,7 @@ from bayes_planet.training.best_model import keep_best
 from bayes_planet.training.build import Parts
 from bayes_planet.training.checkpoints import CheckpointError, Checkpoints
 from bayes_planet.training.collector import Collector
+from bayes_planet.training.exploration import noise_of_episode
 from bayes_planet.training.learner import Learner
 from bayes_planet.training.metrics import MetricsWriter
 from bayes_planet.training.policies import ActorPolicy
@@ -271,12 +272,15 @@ class Trainer:
         return before_step
 
     def _log_episode(self, index: int, episode: Episode, extra: dict[str, float]) -> dict:
+        train = self.config.train
+        random = index < train.seed_episodes
         return self._write(
             {
                 "train/episode": index,
                 "train/return": float(np.sum(episode["reward"], dtype=np.float64)),
                 "train/episode_steps": len(episode["reward"]) - 1,
-                "train/random_actions": int(index < self.config.train.seed_episodes),
+                "train/random_actions": int(random),
+                **({} if random else {"train/exploration_noise": noise_of_episode(train, index)}),
                 "replay/episodes": self.replay.episodes,
                 "replay/rows": self.replay.rows,
                 "replay/corrupt_files": self.replay.corrupt,

@@ -88,6 +88,7 @@ def test_metrics_have_every_value_and_no_nan(run):
     episodes = [row for row in rows if "train/return" in row]
     assert [row["train/episode"] for row in episodes] == [0, 1, 2, 3]
     assert [row["train/random_actions"] for row in episodes] == [1, 1, 0, 0]
+    assert [row.get("train/exploration_noise") for row in episodes] == [None, None, 0.3, 0.3]
     assert [row["env_steps"] for row in episodes] == [80, 160, 240, 320]
     assert all("speed/milliseconds_per_plan" in row for row in episodes[2:])
     evaluations = [row for row in rows if "eval/return_mean" in row]

@@ -1,14 +1,15 @@
-"""Coloured exploration noise: its covariance over time, its random stream, and that the collector's actions hold it."""
+"""Exploration noise: its annealing, its covariance over time, its random stream, and that the collector's actions hold it."""
 
 import numpy as np
 import pytest
 
 from bayes_planet import presets
+from bayes_planet.config import TrainConfig
 from bayes_planet.envs import Workers
 from bayes_planet.planning.colored_noise import noise_matrix
 from bayes_planet.training.build import build
 from bayes_planet.training.collector import Collector
-from bayes_planet.training.exploration import BLOCK_STEPS, ColoredNoise
+from bayes_planet.training.exploration import BLOCK_STEPS, ColoredNoise, noise_of_episode
 from bayes_planet.training.seeds import Stream
 from tests.training.walk import Walk
 
@@ -16,6 +17,13 @@ from tests.training.walk import Walk
 def noise(exponent, steps, shape=(1, 1), run_seed=3, counts=(7,)):
     draw = ColoredNoise(exponent, run_seed, Stream.TRAIN_ACTOR, *counts)
     return np.array([draw(step, shape) for step in steps])
+
+
+def test_its_stddev_is_annealed_linearly():
+    annealed = TrainConfig(exploration_noise=0.5, exploration_noise_final=0.1, exploration_anneal_episodes=8)
+    found = [noise_of_episode(annealed, episode) for episode in range(11)]
+    np.testing.assert_allclose(found, [0.5, 0.45, 0.4, 0.35, 0.3, 0.25, 0.2, 0.15, 0.1, 0.1, 0.1])
+    assert {noise_of_episode(TrainConfig(exploration_noise=0.5), episode) for episode in (0, 1, 900)} == {0.5}
 
 
 @pytest.mark.parametrize("exponent", [0.5, 1.0, 2.0])
@@ -59,3 +67,5 @@ def test_the_collector_adds_it_to_the_plan():
         np.testing.assert_array_equal(*calm)
         white = actions(workers, "train.exploration_noise=1e6")
         assert not np.array_equal(white, loud)
+        annealed = ("train.exploration_noise_final=0", "train.exploration_anneal_episodes=4")  # 0 in episode 4
+        np.testing.assert_array_equal(actions(workers, "train.exploration_noise=1e6", *annealed), calm[0])

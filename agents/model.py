@@ -89,7 +89,7 @@ class BayesPlanet(TrainedModel):
         directory = self._choose_folder(logdir)
         directory.prepare(self.config, change)
         directory.unlock()
-        _prepare_devices(device)
+        _prepare_devices(device, self.config)
         environments = self._training_environments()
         spaces = Spaces(environments.observation_space, environments.action_space)
         parts = restored(directory, spaces, self.config, strategy, world_model, optimizer=True, required=False)
@@ -136,7 +136,7 @@ class BayesPlanet(TrainedModel):
             model._choose_folder(path)
         elif logdir is not None and model._choose_folder(logdir).config_file.exists():
             raise RunDirectoryError(f"{logdir} holds a run already. Accepted: a folder without one.")
-        _prepare_devices(device)
+        _prepare_devices(device, model.config)
         spaces = directory.read_spaces()
         if spaces is None:  # a run of an earlier version
             environments = model._training_environments()
@@ -341,8 +341,8 @@ class BayesPlanet(TrainedModel):
         return self._environments
 
 
-def _prepare_devices(device: str) -> None:
+def _prepare_devices(device: str, config: Config) -> None:
     # Where TensorFlow has taken its devices already, the program has chosen how.
     allowed = [DeviceError] if device == "auto" else []
     with contextlib.suppress(*allowed):
-        prepare_devices(device)
+        prepare_devices(device, config.train.collect_during_updates)

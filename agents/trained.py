@@ -13,7 +13,7 @@ from bayes_planet.agents import imagination, settings
 from bayes_planet.agents.acting import Predictor, PredictState
 from bayes_planet.config import Config
 from bayes_planet.envs import Workers
-from bayes_planet.evaluation.score import Score
+from bayes_planet.evaluation.score import Score, environments_for
 from bayes_planet.evaluation.uncertainty import VarianceParts
 from bayes_planet.planning import Actor
 from bayes_planet.report.video import save_video
@@ -119,8 +119,9 @@ class TrainedModel:
         if episodes < 1:
             raise ValueError(f"episodes is {episodes}. Accepted: 1 or more.")
         seed = dataclasses.replace(self.config, seed=seed).seed
-        with self._workers(min(self.config.evaluation.workers, episodes), "evaluation_workers.log") as environments:
-            return final_score(self.actor, seed, environments, episodes)
+        workers = self.config.evaluation.workers
+        with self._workers(environments_for(episodes, workers), "evaluation_workers.log") as environments:
+            return final_score(self.actor, seed, environments, episodes, workers)
 
     def record_video(self, path: str | os.PathLike[str], seed: int = 0, fps: float = 25, scale: int = 4) -> Path:
         """Films the first episode of `evaluate(seed=seed)`, whatever the agent observes.

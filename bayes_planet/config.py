@@ -221,7 +221,7 @@ class TrainConfig:
 class EvaluationConfig:
     every_episodes: int = setting(10, "training episodes between evaluations; 0: only at the end")
     episodes: int = setting(10, "noise-free episodes an evaluation, each with its own environment seed")
-    workers: int = setting(5, "environment processes that evaluate side by side, started for each evaluation")
+    workers: int = setting(5, "evaluation episodes that are planned for together; twice as many environment processes play two such rounds at a time")
     context_steps: int = setting(5, "frames the open-loop prediction may see", "PlaNet, Sec. 5")
     prediction_steps: int = setting(45, "frames it then predicts without looking", "Bayesian Layers v1, Fig. 11")
     videos: int = setting(3, "sequences in an open-loop video; 0: no video")

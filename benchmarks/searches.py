@@ -19,6 +19,7 @@ import numpy as np
 
 from bayes_planet import presets
 from bayes_planet.envs import Workers
+from bayes_planet.evaluation.score import environments_for
 from bayes_planet.report.statistics import difference, estimate
 from bayes_planet.training.devices import prepare_devices
 from bayes_planet.training.restoring import restored
@@ -35,10 +36,11 @@ def returns(agent: Path, search: str, episodes: int, seed: int) -> list[float]:
     """What the agent earns with overrides of its planner, such as 'horizon=20 candidates=128'."""
     config = RunDirectory(agent).read_config()
     config = presets.overridden(config, [f"planner.{item}" for item in search.split()])
-    count = min(config.evaluation.workers, episodes)
+    workers = config.evaluation.workers
+    count = environments_for(episodes, workers)
     with tempfile.TemporaryDirectory() as logs, Workers(config.env, count, Path(logs) / "workers.log") as environments:
         parts = restored(RunDirectory(agent), environments, config)
-        return list(final_score(parts.actor, seed, environments, episodes).returns)
+        return list(final_score(parts.actor, seed, environments, episodes, workers).returns)
 
 
 def table(found: Mapping[str, Sequence[float]]) -> str:

@@ -11,6 +11,7 @@ from bayes_planet import presets
 from bayes_planet.commands.errors import ENVIRONMENT_ERRORS, UserError, user_errors
 from bayes_planet.config import Config
 from bayes_planet.envs import Workers
+from bayes_planet.evaluation.score import environments_for
 from bayes_planet.presets import ConfigError
 from bayes_planet.training.console import divert_output
 from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError
@@ -30,7 +31,7 @@ def evaluate(options: argparse.Namespace) -> int:
         logs = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         console = stack.enter_context(divert_output(logs / "libraries.log"))
         with user_errors(*ENVIRONMENT_ERRORS, ValueError):
-            count = min(config.evaluation.workers, options.episodes)
+            count = environments_for(options.episodes, config.evaluation.workers)
             environments = stack.enter_context(Workers(config.env, count, logs / "workers.log"))
         result = _evaluate(options, config, environments)
         if options.json:
@@ -58,13 +59,13 @@ def _evaluate(options: argparse.Namespace, config: Config, environments: Workers
     from bayes_planet.training.seeds import Stream, seed_words
     from bayes_planet.world_model.interface import require_predictive
 
-    prepare_devices()
+    prepare_devices(share_cores=options.episodes > config.evaluation.workers)
     with user_errors(*RESTORE_ERRORS):
         parts = restored(RunDirectory(options.run), environments, config)
     learner = parts.learner
 
     seed = dataclasses.replace(config, seed=options.seed).seed
-    score = final_score(parts.actor, seed, environments, options.episodes)
+    score = final_score(parts.actor, seed, environments, options.episodes, config.evaluation.workers)
     result = {
         "run": str(options.run),
         "updates": int(learner.updates.numpy()),

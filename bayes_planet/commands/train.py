@@ -72,7 +72,7 @@ def _train(
     from bayes_planet.training.world_models import WorldModelError
 
     with user_errors(DeviceError):
-        prepare_devices(device)
+        prepare_devices(device, config.train.collect_during_updates)
         distribution = make_strategy(strategy, device)
     replicas = distribution.num_replicas_in_sync
     if config.train.batch_size % replicas:

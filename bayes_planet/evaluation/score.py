@@ -1,11 +1,16 @@
 """The score of an agent: noise-free episodes, each with its own environment seed, that never enter the replay."""
 
 import dataclasses
+import functools
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from bayes_planet.replay.rollout import Environments, Episode, Policy, rollout
+from bayes_planet.replay.groups import Group, side_by_side
+from bayes_planet.replay.rollout import Environments, Episode, Observation, Policy, rollout
+
+ROUNDS_AT_ONCE = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,25 +47,54 @@ class Score:
         }
 
 
+def environments_for(episodes: int, workers: int) -> int:
+    """How many environments `evaluate` needs for so many episodes in rounds of `workers`, two of them at a time."""
+    size = min(workers, episodes)
+    return size * min(ROUNDS_AT_ONCE, math.ceil(episodes / size))
+
+
 def evaluate(
     environments: Environments,
     policy: Callable[[int], Policy],
     seeds: Sequence[int],
-    on_episodes: Callable[[int], None] = lambda count: None,
+    workers: int | None = None,
+    before_step: Callable[[], None] = lambda: None,
+    while_waiting: Callable[[], None] = lambda: None,
 ) -> Score:
-    """Runs one episode for each seed, as many side by side as there are environments.
+    """Runs one episode for each seed, in rounds whose episodes go side by side under one policy.
+
+    Where there are environments for more rounds than one, these run at the same time, each in a thread of its own:
+    one plans while another simulates and renders, or plans on another core. How many there are changes no result.
 
     Args:
-      environments: where to run.
-      policy: makes the policy of a round, given the round's number.
+      environments: where to run, such as `environments_for` many. Disjoint ones are used by different threads.
+      policy: makes the policy of a round, given the round's number; called in the round's thread.
       seeds: environment seeds, one an episode.
-      on_episodes: called with the number of episodes done so far.
+      workers: episodes of a round. None: as many as there are environments.
+      before_step: called before each step of the first thread, in this one; it may raise to end all.
+      while_waiting: called often while this thread waits for the others; it may raise to end all.
     """
     if not seeds:
         raise ValueError("No seeds were given. Accepted: one for each episode to run.")
-    episodes: list[Episode] = []
-    for round_number, first in enumerate(range(0, len(seeds), environments.count)):
-        episodes += rollout(environments, policy(round_number), seeds[first : first + environments.count])
-        on_episodes(len(episodes))
-    returns = tuple(float(np.sum(episode["reward"], dtype=np.float64)) for episode in episodes)
-    return Score(returns, tuple(episodes))
+    size = min(workers or environments.count, environments.count)
+    rounds = list(enumerate(seeds[first : first + size] for first in range(0, len(seeds), size)))
+    at_once = min(environments.count // size, len(rounds))
+    groups = [Group(environments, number * size, size) for number in range(at_once)]
+    found: dict[int, list[Episode]] = {}
+
+    def play(number: int, group: Group, step: Callable[[], None]) -> None:
+        for index, chosen in rounds[number :: len(groups)]:
+            found[index] = rollout(group, _told(policy(index), step), chosen)
+
+    works = [functools.partial(play, number, group) for number, group in enumerate(groups)]
+    side_by_side(works, before_step, while_waiting)
+    episodes = tuple(episode for index, _ in rounds for episode in found[index])
+    return Score(tuple(float(np.sum(episode["reward"], dtype=np.float64)) for episode in episodes), episodes)
+
+
+def _told(policy: Policy, before_step: Callable[[], None]) -> Policy:
+    def told(observation: Observation, is_first: np.ndarray, step: int) -> np.ndarray:
+        before_step()
+        return policy(observation, is_first, step)
+
+    return told

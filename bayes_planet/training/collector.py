@@ -11,10 +11,10 @@ import numpy as np
 
 from bayes_planet.config import Config
 from bayes_planet.planning import Actor
+from bayes_planet.replay.groups import Group, side_by_side
 from bayes_planet.replay.rollout import Environments, Episode
 from bayes_planet.training.exploration import noise_of_episode
 from bayes_planet.training.faults import FaultTolerantRollouts, Result
-from bayes_planet.training.groups import Group, side_by_side
 from bayes_planet.training.policies import ActorPolicy, RandomPolicy
 from bayes_planet.training.seeds import Stream, environment_seed
 

@@ -1,10 +1,12 @@
 """Which devices a run uses, and the tf.distribute strategy over them. To be called before TensorFlow touches any."""
 
+import contextlib
 import os
 
 import tensorflow as tf
 
 from bayes_planet.training.cluster import this_process
+from bayes_planet.training.starts import cores
 
 DEVICES = ("auto", "cpu", "gpu", "tpu")
 NO_TPU = "there is no TPU: no /dev/accel0 or /dev/vfio/0, and TPU_NAME is not set."
@@ -15,13 +17,16 @@ class DeviceError(ValueError):
     """The device or strategy asked for is not here; the message says what is."""
 
 
-def prepare_devices(device: str = "auto") -> None:
+def prepare_devices(device: str = "auto", share_cores: bool = False) -> None:
     """Hides the accelerators that are not wanted, and lets TensorFlow take GPU memory as it needs it.
 
     Without the latter it takes all of it, and EGL finds none to render with.
 
     Args:
       device: auto (a TPU or GPUs where there are any), cpu, gpu, tpu.
+      share_cores: two things are computed at the same time, such as updates and the next episode. On a processor each
+        operation is then spread over half of the cores: over all of them, each would wait for the other's. The
+        environment variable TF_NUM_INTRAOP_THREADS goes before it.
 
     Raises:
       DeviceError: there is no such device, or TensorFlow uses one already.
@@ -44,6 +49,10 @@ def prepare_devices(device: str = "auto") -> None:
                 tf.config.experimental.set_memory_growth(gpu, True)
     except RuntimeError as error:
         raise DeviceError(f"--device {device}: TensorFlow has taken its devices already ({error}).") from error
+    on_processor = device == "cpu" or not (gpus or _tpu_address())
+    if share_cores and on_processor and "TF_NUM_INTRAOP_THREADS" not in os.environ:
+        with contextlib.suppress(RuntimeError):  # too late, and only slower
+            tf.config.threading.set_intra_op_parallelism_threads(max(1, cores() // 2))
 
 
 def make_strategy(strategy: str = "one_device", device: str = "auto") -> tf.distribute.Strategy:

@@ -1,7 +1,5 @@
 """Scores of a finished agent on environment seeds of their own, and a film of what it does."""
 
-from collections.abc import Callable
-
 import numpy as np
 
 from bayes_planet.envs import Workers
@@ -20,24 +18,24 @@ def final_score(
     run_seed: int,
     environments: Workers,
     episodes: int,
-    before_step: Callable[[], None] = lambda: None,
+    workers: int | None = None,
 ) -> Score:
     """Noise-free episodes, each with its own environment seed; the same for the same arguments.
 
     Args:
       actor: decides.
       run_seed: 0 to 2**31 - 1; environment seeds and the planner's random numbers follow from it.
-      environments: as many episodes run side by side as there are.
+      environments: such as `environments_for(episodes, workers)` many.
       episodes: how many.
-      before_step: called before every decision.
+      workers: episodes of a round; the numbers depend on it. None: as many as there are environments.
     """
     stream = Stream.EVALUATION_ENVIRONMENT
     seeds = [environment_seed(run_seed, stream, FINAL, index) for index in range(episodes)]
 
     def policy(number: int) -> ActorPolicy:
-        return ActorPolicy(actor, run_seed, Stream.EVALUATION_ACTOR, FINAL, number, before_step=before_step)
+        return ActorPolicy(actor, run_seed, Stream.EVALUATION_ACTOR, FINAL, number)
 
-    return evaluate(environments, policy, seeds)
+    return evaluate(environments, policy, seeds, workers)
 
 
 def film(actor: Actor, run_seed: int, environments: Workers) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import math
 import time
 from collections.abc import Callable
 from typing import Any, Self
@@ -13,7 +14,7 @@ from bayes_planet.config import Config
 from bayes_planet.envs import Workers
 from bayes_planet.evaluation.live import open_loop_monitor
 from bayes_planet.evaluation.posterior import histogram_metrics
-from bayes_planet.evaluation.score import Score, evaluate
+from bayes_planet.evaluation.score import Score, environments_for, evaluate
 from bayes_planet.planning import Actor
 from bayes_planet.replay import CorruptEpisodeError, EpisodeStore, Prefetcher
 from bayes_planet.replay.rollout import Environments, Episode
@@ -141,7 +142,7 @@ class Trainer:
         """
 
         def evaluation_environments() -> Workers:
-            count = min(config.evaluation.workers, config.evaluation.episodes)
+            count = environments_for(config.evaluation.episodes, config.evaluation.workers)
             return Workers(config.env, count, directory.logs / "evaluation_workers.log", factory)
 
         directory.save_spaces(environments.observation_space, environments.action_space)
@@ -259,9 +260,9 @@ class Trainer:
         if indices:
             self._collector.start(indices)
 
-    def _step_counter(self, name: str) -> Callable[[], None]:
+    def _step_counter(self, name: str, episodes: int = 1) -> Callable[[], None]:
         done = 0
-        total = self._collector.steps
+        total = episodes * self._collector.steps
 
         def before_step() -> None:
             nonlocal done
@@ -352,16 +353,24 @@ class Trainer:
         policies: list[ActorPolicy] = []
 
         def policy(round_number: int) -> ActorPolicy:
-            before_step = self._step_counter("evaluation")
             key = (Stream.EVALUATION_ACTOR, counters.episodes, round_number)
-            policies.append(ActorPolicy(self.actor, config.seed, *key, before_step=before_step))
+            policies.append(ActorPolicy(self.actor, config.seed, *key))
             return policies[-1]
 
         with self._evaluation_environments() as environments:
-            score = self._collector.surviving_faults(environments, lambda: evaluate(environments, policy, seeds))
+            workers = min(config.evaluation.workers, len(seeds))
+            rounds = math.ceil(len(seeds) / environments.count)  # of the first group
+
+            def work() -> Score:
+                before_step = self._step_counter("evaluation", rounds)
+                return evaluate(environments, policy, seeds, workers, before_step, self._stop_if_asked)
+
+            score = self._collector.surviving_faults(environments, work)
         values: dict[str, Any] = {**score.metrics(), "eval/returns": list(score.returns)}
-        if policies[-1].milliseconds_per_plan is not None:
-            values["speed/milliseconds_per_evaluation_plan"] = policies[-1].milliseconds_per_plan
+        milliseconds = [policy.milliseconds_per_plan for policy in policies]
+        known = [value for value in milliseconds if value is not None]
+        if known:
+            values["speed/milliseconds_per_evaluation_plan"] = sum(known) / len(known)
         values.update(self._open_loop(score))
         values.update(histogram_metrics(self.learner.world_model.rssm))
         self._evaluated_at = counters.episodes

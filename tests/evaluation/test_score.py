@@ -1,9 +1,11 @@
 """Scores of noise-free episodes."""
 
+import threading
+
 import numpy as np
 import pytest
 
-from bayes_planet.evaluation.score import Score, evaluate
+from bayes_planet.evaluation.score import Score, environments_for, evaluate
 
 
 class Worlds:
@@ -38,14 +40,58 @@ def still(observation, is_first, step):
 
 @pytest.mark.parametrize("count", [1, 2, 4, 7])
 def test_returns_by_seed_however_many_run_side_by_side(count):
-    seeds, rounds, done = [3, 1, 4, 2], [], []
+    seeds, rounds = [3, 1, 4, 2], []
     environments = Worlds(count)
-    score = evaluate(environments, lambda number: rounds.append(number) or still, seeds, done.append)
+    score = evaluate(environments, lambda number: rounds.append(number) or still, seeds)
     assert score.returns == tuple(seed * (seed + 0.5) for seed in seeds)
     assert [len(episode["reward"]) for episode in score.episodes] == [seed + 1 for seed in seeds]
     assert environments.reset_with == [seeds[first : first + count] for first in range(0, 4, count)]
     assert rounds == list(range(-(-4 // count)))
-    assert done == [min(first + count, 4) for first in range(0, 4, count)]
+
+
+@pytest.mark.parametrize("groups", [1, 2, 3])
+def test_rounds_at_the_same_time_are_what_they_are_one_after_another(groups):
+    seeds = [3, 1, 4, 1, 5, 9, 2]
+    sizes: dict[int, set[int]] = {}
+
+    def policy(number):
+        def act(observation, is_first, step):
+            sizes.setdefault(number, set()).add(len(is_first))
+            return still(observation, is_first, step)
+
+        return act
+
+    environments = Worlds(2 * groups)
+    score = evaluate(environments, policy, seeds, workers=2)
+    assert score.returns == tuple(seed * (seed + 0.5) for seed in seeds)
+    assert [len(episode["reward"]) for episode in score.episodes] == [seed + 1 for seed in seeds]
+    # What a policy sees, and so what it draws, does not depend on how many rounds are played at a time.
+    assert sizes == {0: {2}, 1: {2}, 2: {2}, 3: {1}}
+    assert sorted(environments.reset_with) == [[2], [3, 1], [4, 1], [5, 9]]
+
+
+def test_two_rounds_run_at_the_same_time_and_one_thread_counts_steps():
+    together = threading.Barrier(2, timeout=120)  # reached only if both run at a time
+    stepped: list[threading.Thread] = []
+
+    def policy(number):
+        def act(observation, is_first, step):
+            if step == 0:
+                together.wait()
+            return still(observation, is_first, step)
+
+        return act
+
+    count = environments_for(episodes=6, workers=3)
+    evaluate(Worlds(count), policy, [4] * 6, 3, lambda: stepped.append(threading.current_thread()))
+    assert stepped == [threading.current_thread()] * 4
+
+
+@pytest.mark.parametrize(
+    ("episodes", "workers", "expected"), [(1, 5, 1), (5, 5, 5), (6, 5, 10), (10, 5, 10), (100, 5, 10), (3, 1, 2)]
+)
+def test_environments_are_enough_for_two_rounds(episodes, workers, expected):
+    assert environments_for(episodes, workers) == expected
 
 
 def test_metrics_are_the_statistics_of_the_returns():

@@ -1,12 +1,16 @@
 """Devices, strategies and clusters: what is asked for and not there is refused with what is."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 import tensorflow as tf
 
 from bayes_planet.training.cluster import ClusterError, Process, this_process
 from bayes_planet.training.devices import DeviceError, make_strategy, prepare_devices, uses_xla
+from bayes_planet.training.starts import cores
 
 NO_GPU = not tf.config.list_physical_devices("GPU")
 
@@ -68,3 +72,18 @@ def test_one_machine_gives_the_strategy_asked_for():
     assert make_strategy() is tf.distribute.get_strategy()
     mirrored = make_strategy("mirrored", "cpu")
     assert isinstance(mirrored, tf.distribute.MirroredStrategy) and mirrored.num_replicas_in_sync == 1
+
+
+@pytest.mark.skipif(not NO_GPU, reason="there is a GPU")
+@pytest.mark.parametrize(("share", "chosen", "expected"), [("True", None, "half"), ("False", None, 0), ("True", "3", 0)])
+def test_two_computations_at_a_time_share_the_cores(share, chosen, expected):
+    program = (
+        "import tensorflow as tf; from bayes_planet.training.devices import prepare_devices; "
+        f"prepare_devices(share_cores={share}); print(tf.config.threading.get_intra_op_parallelism_threads())"
+    )
+    environment = {key: value for key, value in os.environ.items() if key != "TF_NUM_INTRAOP_THREADS"}
+    if chosen:
+        environment["TF_NUM_INTRAOP_THREADS"] = chosen
+    command = [sys.executable, "-c", program]
+    printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    assert int(printed.split()[-1]) == (max(1, cores() // 2) if expected == "half" else expected)

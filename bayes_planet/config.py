@@ -154,6 +154,7 @@ class PlannerConfig:
     noise_exponent: float = setting(0.0, "candidates' noise has the power spectrum 1 / f^noise_exponent over time; 0: white", "iCEM, Sec. 3.1")
     elites_kept: float = setting(0.0, "share of the elites that take part in the next iteration (with warm_start: in the next decision too)", "iCEM, Sec. 3.2")
     uncertainty_bonus: float = setting(0.0, "with average: return = mean + bonus * stddev over weight draws; negative: cautious")
+    noise_per_draw: bool = setting(False, "with average: each weight draw has state noise of its own, the same for all candidates, so that the stddev is that of weights and state noise; false: the weights' alone", "common random numbers: PEGASUS (Ng & Jordan 2000)")
     value_scale: float = setting(0.0, "with model.value, factor on the value of the state that a plan ends in, which is added to its rewards; 0: the rewards alone", "POLO (Lowrey et al. 2019), Eq. 2")
 
     def __post_init__(self) -> None:
@@ -166,6 +167,7 @@ class PlannerConfig:
         require(0 <= self.elites_kept < 1, "planner.elites_kept", self.elites_kept, "0 to below 1")
         require(self.value_scale >= 0, "planner.value_scale", self.value_scale, "0 or more")
         require_choice("planner.weights", self.weights, ("mean", "sample", "spread", "average"))
+        require(not self.noise_per_draw or self.weights == "average", "planner.noise_per_draw", self.noise_per_draw, f"true only with planner.weights=average, not {self.weights}")
         require(self.weights != "spread" or self.candidates % self.weight_samples == 0, "planner.weight_samples", self.weight_samples, f"a divisor of planner.candidates, {self.candidates}, with weights spread")
 
 

@@ -175,6 +175,7 @@ def test_a_wrong_override_names_itself_and_what_is_accepted(item, said):
     [
         ("train.batch_size=-1", ["train.batch_size is -1", "1 or more"]),
         ("model.bayesian.layers=[prior_inputs]", ["Did you mean 'prior_input'"]),
+        ("planner.noise_per_draw=true", ["planner.noise_per_draw is True", "planner.weights=average, not mean"]),
         ("planner.elites=2000", ["planner.elites is 2000", "at most planner.candidates"]),
         ("train.learning_rate=nan", ["train.learning_rate is nan"]),
     ],

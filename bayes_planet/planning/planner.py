@@ -11,15 +11,17 @@ from bayes_planet.world_model import State, WorldModel
 class Planner(tf.Module):
     """The cross-entropy method over the sum of predicted mean rewards of imagined trajectories.
 
-    All candidates of one problem start from the same state sample; each follows one sampled trajectory. Where the model
-    predicts whether the episode goes on (`model.continuation`), a reward is multiplied by the probability that it has
-    not ended before. With `config.value_scale` the value of the last state is added, by the same rule.
+    All candidates of one problem start from the same state sample; each follows one sampled trajectory a draw. Where
+    the model predicts whether the episode goes on (`model.continuation`), a reward is multiplied by the probability
+    that it has not ended before. With `config.value_scale` the value of the last state is added, by the same rule.
     `config.weights` chooses the transition's weights, drawn once a plan:
 
       mean: the posterior mean.
       sample: one draw for all candidates (Thompson sampling).
       spread: S draws, each for N / S of the candidates.
-      average: every candidate under each of S draws; return = mean + uncertainty_bonus * stddev over draws.
+      average: every candidate under each of S draws; return = mean + uncertainty_bonus * stddev over draws. A candidate
+        has the same state noise under every draw, so only the weights differ; with `config.noise_per_draw` a draw has
+        state noise of its own, the same for all candidates (common random numbers; PEGASUS, Ng & Jordan 2000).
 
     Source: PlaNet, Sec. 4 and Algorithm 2; google-research/planet, scripts/objectives.py; the options of the search
     from Pinneri et al. 2020 (iCEM).
@@ -39,6 +41,12 @@ class Planner(tf.Module):
     def kept(self) -> int:
         """E, the elites that go on from one iteration to the next."""
         return round(self.config.elites_kept * self.config.elites)
+
+    @property
+    def _shared_noise(self) -> str:
+        if self.config.weights != "average":
+            return "no"
+        return "rows" if self.config.noise_per_draw else "draws"
 
     def no_plan(self, batch: int) -> Plan:
         """What comes before the first decision of an episode: zeros."""
@@ -67,9 +75,9 @@ class Planner(tf.Module):
             if axis:
                 start = State(*(tf.tile(value[None], [axis, 1, 1]) for value in start))
             rows = self._rows(actions, axis, repeated)
-            # Under `average` a candidate has the same state noise under every draw: only the weights differ.
-            shared = config.weights == "average"
-            imagined = rssm.imagine(rows, start, seed=seed, weights=weights, shared_noise=shared, unroll=True)
+            imagined = rssm.imagine(
+                rows, start, seed=seed, weights=weights, shared_noise=self._shared_noise, unroll=True
+            )
             return self._returns(self._earned(imagined.features), axis, batch, repeated)
 
         return cross_entropy_method(

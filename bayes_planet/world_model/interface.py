@@ -24,13 +24,14 @@ class Imagination(Protocol):
         *,
         seed: tf.Tensor,
         weights: Any = None,
-        shared_noise: bool = False,
+        shared_noise: str = "no",
         unroll: bool | None = None,
     ) -> State:
         """The State [B, T, ...] after each of the actions [B, T, A], without observations.
 
-        Where `weights` holds S draws there is an axis S in front of everything. None: the posterior mean. With
-        `shared_noise` a row has the same state noise under every draw. `unroll` may be ignored.
+        Where `weights` holds S draws there is an axis S in front of everything. None: the posterior mean.
+        `shared_noise` is no, draws (a row has the same state noise under every draw) or rows (all rows have the same, a
+        different one under each draw). `unroll` may be ignored.
         """
 
 

@@ -144,7 +144,7 @@ class RSSM(tf.Module):
         *,
         seed: tf.Tensor,
         weights: dict | None = None,
-        shared_noise: bool = False,
+        shared_noise: str = "no",
         unroll: bool | None = None,
     ) -> State:
         """Predicts without observations.
@@ -154,8 +154,9 @@ class RSSM(tf.Module):
           state: State [B, ...] (or [S, B, ...]) before the first action.
           seed: int32 [2], for the state noise.
           weights: a weight sample, with a leading axis S if actions have one; None: the posterior mean.
-          shared_noise: the S rollouts of a sequence draw the same state noise, so that they differ by their weights
-            alone.
+          shared_noise: no; draws (the S rollouts of a sequence have the same state noise, so that they differ by their
+            weights alone); rows (all sequences have the same state noise, with S weight samples a different one under
+            each, so that they differ by their actions and starts alone).
           unroll: overrides `config.unroll`.
 
         Returns:
@@ -168,11 +169,12 @@ class RSSM(tf.Module):
         to_back = [*range(1, time_axis + 1), 0, time_axis + 1]
         actions = tf.transpose(actions, to_front)
         shape = tf.concat([tf.shape(actions)[:-1], [self.stochastic_units]], 0)
-        if shared_noise and time_axis == 2:  # [T, S, B, Z] from [T, 1, B, Z]
-            one = tf.tensor_scatter_nd_update(shape, [[1]], [1])
-            noise = tf.broadcast_to(tf.random.stateless_normal(one, seed), shape)
-        else:
-            noise = tf.random.stateless_normal(shape, seed)
+        drawn = shape  # [T, B, Z] or [T, S, B, Z]
+        if shared_noise == "rows":
+            drawn = tf.tensor_scatter_nd_update(shape, [[time_axis]], [1])
+        elif shared_noise == "draws" and time_axis == 2:
+            drawn = tf.tensor_scatter_nd_update(shape, [[1]], [1])
+        noise = tf.broadcast_to(tf.random.stateless_normal(drawn, seed), shape)
         noise = tf.ensure_shape(noise, [*actions.shape[:-1], self.stochastic_units])
 
         def imagine_step(carry: State, element: tuple) -> State:

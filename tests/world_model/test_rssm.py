@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bayes_planet.bayesian_layers import posterior_mean
 from bayes_planet.world_model import RSSM, State
 from tests.world_model.tiny import ACTION_SIZE, NumpyRSSM, scramble_biases, seed, silence, tiny_config
 
@@ -232,3 +233,20 @@ def test_wrong_sizes_are_named(rssm):
         rssm.observe(embedded[..., :1], actions, seed=seed(1))
     with pytest.raises(ValueError, match="actions has shape"):
         rssm.imagine(actions[:, 0], a_state(rssm, BATCH), seed=seed(1))
+
+
+@pytest.mark.parametrize("shared", ["no", "draws", "rows"])
+def test_state_noise_is_shared_by_the_draws_or_by_the_rows(rssm, shared):
+    """Noise [S, B, T, Z] = (sample - mean) / stddev: which of it is the same, and that the rest is not."""
+    start = State(*(tf.tile(value[None], [2, 1, 1]) for value in a_state(rssm, BATCH)))
+    actions = tf.tile(inputs()[1][None], [2, 1, 1, 1])
+    weights = tf.nest.map_structure(lambda value: tf.stack([value, value]), posterior_mean(rssm))
+    imagined = rssm.imagine(actions, start, seed=seed(1), weights=weights, shared_noise=shared)
+    noise = ((imagined.sample - imagined.mean) / imagined.stddev).numpy()
+    assert noise.shape == (2, BATCH, STEPS, rssm.stochastic_units)
+    same = {
+        "draws": np.allclose(noise[0], noise[1], atol=1e-4),
+        "rows": np.allclose(noise, noise[:, :1], atol=1e-4),
+        "steps": np.allclose(noise, noise[:, :, :1], atol=1e-4),
+    }
+    assert same == {"draws": shared == "draws", "rows": shared == "rows", "steps": False}

@@ -1,11 +1,13 @@
-"""Scores of a finished agent on environment seeds of their own, and a film of what it does."""
+"""Scores of an agent on environment seeds of their own, and a film of what it does."""
+
+from collections.abc import Callable
 
 import numpy as np
 
 from bayes_planet.envs import Workers
 from bayes_planet.evaluation.score import Score, evaluate
 from bayes_planet.planning import Actor
-from bayes_planet.replay.rollout import Observation, rollout
+from bayes_planet.replay.rollout import Environments, Observation, rollout
 from bayes_planet.training.policies import ActorPolicy
 from bayes_planet.training.seeds import Stream, environment_seed
 
@@ -13,29 +15,46 @@ FINAL = 2**31
 """A count that no evaluation during training has, so the seeds differ from all of theirs."""
 
 
-def final_score(
+def timed_score(
     actor: Actor,
     run_seed: int,
-    environments: Workers,
+    count: int,
+    environments: Environments,
     episodes: int,
     workers: int | None = None,
-) -> Score:
-    """Noise-free episodes, each with its own environment seed; the same for the same arguments.
+    before_step: Callable[[], None] = lambda: None,
+    while_waiting: Callable[[], None] = lambda: None,
+) -> tuple[Score, float | None]:
+    """Noise-free episodes, each with its own environment seed, and the mean milliseconds of a decision, if known.
 
     Args:
       actor: decides.
-      run_seed: 0 to 2**31 - 1; environment seeds and the planner's random numbers follow from it.
+      run_seed: 0 to 2**31 - 1; environment seeds and the planner's random numbers follow from it and from `count`.
+      count: tells this evaluation from others of the run: the episodes trained on, or `FINAL`.
       environments: such as `environments_for(episodes, workers)` many.
       episodes: how many.
       workers: episodes of a round; the numbers depend on it. None: as many as there are environments.
+      before_step, while_waiting: as in `bayes_planet.evaluation.score.evaluate`.
     """
     stream = Stream.EVALUATION_ENVIRONMENT
-    seeds = [environment_seed(run_seed, stream, FINAL, index) for index in range(episodes)]
+    seeds = [environment_seed(run_seed, stream, count, index) for index in range(episodes)]
+    policies: list[ActorPolicy] = []
 
     def policy(number: int) -> ActorPolicy:
-        return ActorPolicy(actor, run_seed, Stream.EVALUATION_ACTOR, FINAL, number)
+        policies.append(ActorPolicy(actor, run_seed, Stream.EVALUATION_ACTOR, count, number))
+        return policies[-1]
 
-    return evaluate(environments, policy, seeds, workers)
+    score = evaluate(environments, policy, seeds, workers, before_step, while_waiting)
+    milliseconds = [policy.milliseconds_per_plan for policy in policies]
+    known = [value for value in milliseconds if value is not None]
+    return score, sum(known) / len(known) if known else None
+
+
+def final_score(
+    actor: Actor, run_seed: int, environments: Environments, episodes: int, workers: int | None = None
+) -> Score:
+    """The `timed_score` of a finished agent; the same for the same arguments."""
+    return timed_score(actor, run_seed, FINAL, environments, episodes, workers)[0]
 
 
 def film(actor: Actor, run_seed: int, environments: Workers) -> np.ndarray:

@@ -14,7 +14,7 @@ from bayes_planet.config import Config
 from bayes_planet.envs import Workers
 from bayes_planet.evaluation.live import open_loop_monitor
 from bayes_planet.evaluation.posterior import histogram_metrics
-from bayes_planet.evaluation.score import Score, environments_for, evaluate
+from bayes_planet.evaluation.score import Score, environments_for
 from bayes_planet.planning import Actor
 from bayes_planet.replay import CorruptEpisodeError, EpisodeStore, Prefetcher
 from bayes_planet.replay.rollout import Environments, Episode
@@ -26,10 +26,10 @@ from bayes_planet.training.collector import Collector
 from bayes_planet.training.exploration import noise_of_episode
 from bayes_planet.training.learner import Learner
 from bayes_planet.training.metrics import MetricsWriter
-from bayes_planet.training.policies import ActorPolicy
 from bayes_planet.training.run_directory import RunDirectory
 from bayes_planet.training.schedule import Counters, Task, next_task, updates_due
-from bayes_planet.training.seeds import Stream, environment_seed, seed_words
+from bayes_planet.training.scoring import timed_score
+from bayes_planet.training.seeds import Stream, seed_words
 from bayes_planet.world_model.interface import PredictiveWorldModel, missing
 
 
@@ -346,31 +346,19 @@ class Trainer:
 
     def _evaluate(self) -> None:
         counters, config = self.counters, self.config
-        seeds = [
-            environment_seed(config.seed, Stream.EVALUATION_ENVIRONMENT, counters.episodes, index)
-            for index in range(config.evaluation.episodes)
-        ]
-        policies: list[ActorPolicy] = []
-
-        def policy(round_number: int) -> ActorPolicy:
-            key = (Stream.EVALUATION_ACTOR, counters.episodes, round_number)
-            policies.append(ActorPolicy(self.actor, config.seed, *key))
-            return policies[-1]
-
+        episodes, workers = config.evaluation.episodes, config.evaluation.workers
         with self._evaluation_environments() as environments:
-            workers = min(config.evaluation.workers, len(seeds))
-            rounds = math.ceil(len(seeds) / environments.count)  # of the first group
+            rounds = math.ceil(episodes / environments.count)  # of the first thread
 
-            def work() -> Score:
+            def work() -> tuple[Score, float | None]:
                 before_step = self._step_counter("evaluation", rounds)
-                return evaluate(environments, policy, seeds, workers, before_step, self._stop_if_asked)
+                parts = (self.actor, config.seed, counters.episodes, environments, episodes, workers)
+                return timed_score(*parts, before_step, self._stop_if_asked)
 
-            score = self._collector.surviving_faults(environments, work)
+            score, milliseconds = self._collector.surviving_faults(environments, work)
         values: dict[str, Any] = {**score.metrics(), "eval/returns": list(score.returns)}
-        milliseconds = [policy.milliseconds_per_plan for policy in policies]
-        known = [value for value in milliseconds if value is not None]
-        if known:
-            values["speed/milliseconds_per_evaluation_plan"] = sum(known) / len(known)
+        if milliseconds is not None:
+            values["speed/milliseconds_per_evaluation_plan"] = milliseconds
         values.update(self._open_loop(score))
         values.update(histogram_metrics(self.learner.world_model.rssm))
         self._evaluated_at = counters.episodes

@@ -106,6 +106,20 @@ def test_one_draw_is_one_draw_in_every_mode(bayesian_model):
     np.testing.assert_allclose(bonus, average, atol=1e-5)
 
 
+def captured_evaluate(act: Planner, state: State):
+    """The search's function from candidates [B, N, T, A] and a seed to returns [B, N]."""
+    captured = {}
+
+    def capture(evaluate, **arguments):
+        captured["evaluate"] = evaluate
+        return cross_entropy_method(evaluate, **arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bayes_planet.planning.planner.cross_entropy_method", capture)
+        act.plan(state, seed(1))
+    return captured["evaluate"]
+
+
 @pytest.mark.parametrize(("weights", "samples"), [("mean", 1), ("sample", 1), ("spread", 3), ("average", 3)])
 def test_candidates_are_scored_by_the_rewards_of_their_own_rollout(weights, samples):
     """Every score against a NumPy rollout, one candidate at a time, in a model without state noise."""
@@ -121,18 +135,8 @@ def test_candidates_are_scored_by_the_rewards_of_their_own_rollout(weights, samp
     act = planner(model, weights, samples, uncertainty_bonus=0.7)
     state = some_state(model, 2)
 
-    captured = {}
-
-    def capture(evaluate, **arguments):
-        def record(actions, seed):
-            captured["actions"], captured["returns"] = actions.numpy(), evaluate(actions, seed).numpy()
-            return captured["returns"]
-
-        return cross_entropy_method(lambda *both: tf.constant(record(*both)), **arguments)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bayes_planet.planning.planner.cross_entropy_method", capture)
-        act.plan(state, seed(1))
+    actions = tf.random.stateless_uniform([2, 6, 3, ACTION_SIZE], [5, 6], -1.0, 1.0)
+    returns = captured_evaluate(act, state)(actions, seed(2)).numpy()
 
     drawn = act._weights(tf.random.experimental.stateless_fold_in(seed(1), 1), samples)
     layers = {bayesian_layers.layer_key(layer): layer.name for layer in bayesian_layers.variational_layers(rssm)}
@@ -146,13 +150,13 @@ def test_candidates_are_scored_by_the_rewards_of_their_own_rollout(weights, samp
 
     def rollout(reference, row, candidate):
         belief, sample, total = state.belief[row].numpy(), state.sample[row].numpy(), 0.0
-        for action in captured["actions"][row, candidate]:
+        for action in actions[row, candidate].numpy():
             belief = reference.belief(belief, sample, action)
             sample, _ = reference.prior(belief)
             total += float(np.concatenate([sample, belief]) @ head.kernel.numpy()[:, 0] + head.bias.numpy()[0])
         return total
 
-    assert captured["returns"].shape == (2, 6)
+    assert returns.shape == (2, 6)
     for row, candidate in np.ndindex(2, 6):
         if weights == "average":
             totals = [rollout(reference, row, candidate) for reference in references]
@@ -160,21 +164,7 @@ def test_candidates_are_scored_by_the_rewards_of_their_own_rollout(weights, samp
         else:
             # spread: the first third of the candidates has the first draw.
             expected = rollout(references[candidate // (6 // len(references))], row, candidate)
-        np.testing.assert_allclose(captured["returns"][row, candidate], expected, rtol=1e-3, atol=1e-4)
-
-
-def captured_evaluate(act: Planner, state: State):
-    """The search's function from candidates [B, N, T, A] and a seed to returns [B, N]."""
-    captured = {}
-
-    def capture(evaluate, **arguments):
-        captured["evaluate"] = evaluate
-        return cross_entropy_method(evaluate, **arguments)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bayes_planet.planning.planner.cross_entropy_method", capture)
-        act.plan(state, seed(1))
-    return captured["evaluate"]
+        np.testing.assert_allclose(returns[row, candidate], expected, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize(("weights", "per_draw"), [("mean", False), ("average", False), ("average", True)])

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,18 +38,23 @@ class Checkpoints:
     Args:
         directory: where the folders lie; made by the first `save`.
         keep: newest checkpoints kept, 1 or more.
+        optional: names of trackables that a checkpoint may lack, or hold although there are none now.
         **trackables: what `tf.train.Checkpoint` takes: models, optimizers, variables, `tf.random.Generator`.
 
     Attributes:
         restored: the folder that `restore` took; None before.
+        lacking: the optional trackables that it left as they were, since the checkpoint does not hold them.
     """
 
-    def __init__(self, directory: Path | str, keep: int, **trackables: Any) -> None:
+    def __init__(self, directory: Path | str, keep: int, optional: Collection[str] = (), **trackables: Any) -> None:
         if keep < 1:
             raise ValueError(f"keep is {keep!r}. Accepted: 1 or more checkpoints.")
         self.directory = Path(directory)
         self.restored: Path | None = None
+        self.lacking: set[str] = set()
         self._keep = keep
+        self._optional = set(optional)
+        self._trackables = trackables
         self._checkpoint = tf.train.Checkpoint(**trackables)
 
     @property
@@ -127,8 +132,8 @@ class Checkpoints:
         Args:
             partial: for readers such as an evaluation, which build some of what was saved (the model without its
                 optimizer): values that nothing here asks for are passed over, and nothing is renamed. False:
-                checkpoint and trackables must match exactly, so every variable, those of the optimizer too
-                (`optimizer.build(variables)`), must exist before.
+                checkpoint and trackables must match exactly, but for the optional ones, so every variable, those
+                of the optimizer too (`optimizer.build(variables)`), must exist before.
 
         Returns:
             The counters that were saved; None if there is no checkpoint.
@@ -140,11 +145,7 @@ class Checkpoints:
         for folder in reversed(self.folders):
             try:
                 counters = _decode_counters(folder / "counters.json")
-                status = self._checkpoint.read(str(folder / "variables"))
-                if partial:
-                    status.expect_partial().assert_existing_objects_matched()
-                else:
-                    status.assert_consumed()
+                lacking = self._read(str(folder / "variables"), partial)
             except _BROKEN as error:
                 failures[folder] = _reason(error)
                 warnings.warn(f"Skipped checkpoint {folder}: {failures[folder]}.", RuntimeWarning, stacklevel=2)
@@ -152,7 +153,7 @@ class Checkpoints:
             if not partial:
                 for broken in failures:
                     _set_aside(broken)
-            self.restored = folder
+            self.restored, self.lacking = folder, lacking
             return counters
         if failures:
             reasons = "; ".join(f"{folder.name}: {reason}" for folder, reason in failures.items())
@@ -162,6 +163,19 @@ class Checkpoints:
                 "damaged, move the folder away to start again."
             )
         return None
+
+    def _read(self, path: str, partial: bool) -> set[str]:
+        """Loads a checkpoint's variables; the optional trackables that it lacks."""
+        saved = {key.partition("/")[0] for key in tf.train.load_checkpoint(path).get_variable_to_shape_map()}
+        lacking = (self._optional & self._trackables.keys()) - saved
+        unwanted = (self._optional & saved) - self._trackables.keys()
+        present = {name: value for name, value in self._trackables.items() if name not in lacking}
+        status = tf.train.Checkpoint(**present).read(path)
+        if partial or unwanted:
+            status.expect_partial().assert_existing_objects_matched()
+        else:
+            status.assert_consumed()
+        return lacking
 
 
 def _numbers(folder: Path) -> tuple[int, int]:

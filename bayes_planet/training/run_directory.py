@@ -37,6 +37,7 @@ ADJUSTABLE = (
     "train.learning_rate",
     "train.adam_epsilon",
     "train.clip_norm",
+    "train.collect_during_updates",
     "train.exploration_",
     "train.skipped_updates_limit",
 )

@@ -109,6 +109,7 @@ class Trainer:
         self.checkpoints = Checkpoints(
             directory.checkpoints,
             config.train.checkpoints_kept,
+            optional=["acting"],
             model=learner.world_model,
             optimizer=learner.optimizer,
             updates=learner.updates,
@@ -176,6 +177,9 @@ class Trainer:
             self.learner.set_learning_rate()
             self._evaluated_at = int(saved["evaluated_at"])
             self._snapshot_at = int(saved.get("snapshot_at", -1))
+            if self._snapshot is not None and self.checkpoints.lacking:
+                self._snapshot()  # until now it collected between the updates, with the weights of the time
+                self._snapshot_at = -1
         rows = self.metrics.truncate(self.counters.updates)
         logged = {int(row["train/episode"]) for row in rows if "train/episode" in row}
         for index in self.replay.indices:

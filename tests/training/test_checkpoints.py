@@ -202,6 +202,27 @@ def test_what_does_not_match_exactly_is_refused(tmp_path):
         Checkpoints(tmp_path, 1, model=work.model, more=tf.Variable(1.0)).restore()
 
 
+def test_only_what_is_optional_may_be_lacking_or_left_over(tmp_path):
+    first, second = tf.Variable(1.0), tf.Variable(2.0)
+    Checkpoints(tmp_path / "without", 1, ["copy"], first=first).save({"updates": 0})
+    Checkpoints(tmp_path / "with", 1, ["copy"], first=first, copy=second).save({"updates": 0})
+    first.assign(5.0)
+    second.assign(6.0)
+
+    without = Checkpoints(tmp_path / "without", 1, ["copy"], first=first, copy=second)
+    assert without.restore() and without.lacking == {"copy"}
+    assert (first.numpy(), second.numpy()) == (1.0, 6.0)
+    first.assign(5.0)
+    both = Checkpoints(tmp_path / "with", 1, ["copy"], first=first)
+    assert both.restore() and both.lacking == set()
+    assert first.numpy() == 1.0
+    for folder, trackables in (("without", {"first": first, "copy": second}), ("with", {"first": first})):
+        with pytest.warns(RuntimeWarning), pytest.raises(CheckpointError, match="None of the 1"):
+            Checkpoints(tmp_path / folder, 1, **trackables).restore()
+    with pytest.warns(RuntimeWarning), pytest.raises(CheckpointError, match="None of the 1"):
+        Checkpoints(tmp_path / "with", 1, ["copy"], first=first, copy=second, third=tf.Variable(3.0)).restore()
+
+
 def test_a_reader_restores_a_part_and_renames_nothing(tmp_path):
     states = saved(tmp_path)
     DAMAGE["data cut short"](tmp_path / "ckpt-00000003")

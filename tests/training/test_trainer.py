@@ -21,6 +21,7 @@ from bayes_planet.training.build import Parts, build
 from bayes_planet.training.collector import Collector
 from bayes_planet.training.metrics import read_metrics
 from bayes_planet.training.run_directory import RunDirectory
+from bayes_planet.training.schedule import updates_due
 from bayes_planet.training.trainer import Events, Interrupted, Trainer, TrainingDivergedError
 
 STATE_TASK = ["env.observations=state", "env.name=dm_control/cartpole-swingup", "env.action_repeat=8"]
@@ -266,3 +267,30 @@ def test_collecting_during_updates_goes_on_as_if_never_stopped(finished_meanwhil
         trainer.run()
         for value, other in zip(weights(trainer), expected, strict=True):
             np.testing.assert_array_equal(value, other)
+
+
+def test_a_run_takes_up_collecting_during_updates_and_leaves_it_again(tmp_path):
+    """The first episode after either change comes from the weights of the time, whatever an old copy holds."""
+    settings = ("evaluation.every_episodes=0", "train.episodes=20", *MEANWHILE)
+    between, meanwhile = (config_of(*settings, f"train.collect_during_updates={word}") for word in ("false", "true"))
+    first = between.train.seed_episodes
+
+    def go_on(config: Config, episodes: int) -> tuple[np.ndarray, np.ndarray]:
+        """Trains until the updates after so many episodes: the first new one's actions, and the next one's to be."""
+        with trainer_in(tmp_path / "run", config, change=True) as trainer:
+            new = trainer.replay.episodes
+            trainer.run(enough=lambda: trainer.counters.updates == updates_due(config, episodes))
+            assert trainer.replay.episodes == episodes
+            collector = Collector(config, trainer.environments, trainer.actor, 1)
+            following = collector.collect([episodes], lambda: None).episodes[0]
+            collector.close()
+            return trainer.replay.load(new)["action"], following["action"]
+
+    _, expected = go_on(between, first + 1)
+    taken_up, later = go_on(meanwhile, first + 3)
+    np.testing.assert_allclose(taken_up, expected, atol=1e-5)
+    left, last = go_on(between, first + 4)
+    np.testing.assert_allclose(left, later, atol=1e-5)
+    again, _ = go_on(meanwhile, first + 5)
+    np.testing.assert_allclose(again, last, atol=1e-5)
+    assert np.abs(expected - later).max() > 0.01 and np.abs(later - last).max() > 0.01

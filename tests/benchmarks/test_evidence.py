@@ -24,7 +24,7 @@ def test_commands_still_give_the_configurations_of_their_runs():
     for path in found:
         ran = presets.read(path.with_name("config.yaml"))
         for command in json.loads(path.read_text())["command"].splitlines():
-            words = shlex.split(command.split(" (ended by hand)")[0].split(", on a copy of")[0])
+            words = shlex.split(command.split("; ")[0].split(" (ended by hand)")[0].split(", on a copy of")[0])
             after = words[words.index("--config") + 1 :]
             settings = [word for word in after if "=" in word]
             end = next(place for place, word in enumerate(after) if word in settings or word.startswith("--"))

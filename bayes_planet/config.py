@@ -45,7 +45,7 @@ class EnvConfig:
     action_repeat: int = setting(4, "env steps one action is held; rewards are summed", "PlaNet, App. A")
     episode_env_steps: int = setting(1000, "env steps after which an episode is cut; 0: the task's own limit")
     render_quality: str = setting("auto", "auto (fast on software GL, else full), fast (no shadows, no antialiasing), full")
-    gl_backend: str = setting("auto", "auto (MUJOCO_GL, else EGL, else OSMesa), egl, osmesa, glfw")
+    gl_backend: str = setting("auto", "auto (MUJOCO_GL, else EGL, else OSMesa; on macOS GLFW), egl, osmesa, glfw")
     workers: int = setting(1, "environment processes that collect side by side")
     timeout_seconds: float = setting(60.0, "seconds a worker may take to answer before it counts as hung")
 

@@ -1,12 +1,13 @@
 """The agent in pretrained/: small, restorable anywhere, with a belief that has moved; and it earns what is published."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bayes_planet import BayesPlanet, cli
+from bayes_planet import BayesPlanet, cli, presets
 
 FOLDER = Path(__file__).parents[1] / "pretrained" / "cheetah_run"
 PUBLISHED = json.loads((FOLDER / "published.json").read_text())
@@ -24,6 +25,16 @@ def test_its_belief_has_moved_and_differs_by_layer():
     for name, value in nats.items():
         np.testing.assert_allclose(value, PUBLISHED["weight_kl"][name], rtol=1e-3)
     assert min(nats.values()) > 1000 and max(nats.values()) > 2 * min(nats.values())
+
+
+def test_the_recipe_ends_with_its_configuration():
+    recipe = (FOLDER.parent / "README.md").read_text().split("```bash\n")[2].partition("```")[0]
+    shell = 'bayes-planet() { echo "$*"; }\n' + recipe
+    said = subprocess.run(["bash", "-ec", shell], capture_output=True, text=True, check=True).stdout.splitlines()
+    stack, overrides = ["bayes_planet", "cheetah_run", "laptop"], [item for item in said[-1].split() if "=" in item]
+    assert len(said) == 7 and said[-1].startswith(f"train --change --config {' '.join(stack)} --logdir")
+    there = presets.read(FOLDER / "config.yaml")
+    assert set(presets.differences(presets.load(stack, overrides), there)) <= {"train.episodes"}
 
 
 @pytest.mark.slow

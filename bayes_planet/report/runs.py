@@ -152,7 +152,7 @@ def _check_is_run(path: Path) -> None:
     inside = sorted({file.parent.name for file in path.glob("*/metrics.jsonl")})
     if inside:
         shown = ", ".join(inside[:6]) + (", ..." if len(inside) > 6 else "")
-        raise RunError(f"{path} is no run, but the folders in it are: {shown}. Give those, such as {path}/*.")
+        raise RunError(f"{path} is no run, but the folders in it are: {shown}. Give those, such as {path}/*/.")
     state = "is empty" if not any(path.iterdir()) else "holds neither config.yaml nor metrics.jsonl"
     raise RunError(f"{path} {state}. {accepted}")
 

@@ -70,7 +70,8 @@ def _analyse(
             with user_errors(ValueError):
                 require_predictive(each.world_model, "The analysis")
         held_out = collect_held_out(config, parts.actor, environments, options.episodes, seed, note)
-    analysis = analyse_agent(config, parts, held_out, seed, reference, log_file, note)
+    with user_errors(ValueError):  # episodes no longer than the context
+        analysis = analyse_agent(config, parts, held_out, seed, reference, log_file, note)
     names = {"run": str(options.run)} | ({} if other is None else {"reference": str(options.reference)})
     return Analysis({**names, **analysis.numbers}, analysis.arrays)
 
@@ -110,4 +111,5 @@ def summary(numbers: Mapping[str, Any]) -> list[str]:
         r2 = numbers["probe"]["r2"]["model"]["both"]
         shown = ", ".join(f"{kind} {sum(values) / len(values):.2f}" for kind, values in r2.items())
         lines.append(f"  velocities   mean R^2 from the latent state: {shown}")
+    lines += [f"  left out     {part}: {why}" for part, why in numbers.get("left_out", {}).items()]
     return lines

@@ -13,7 +13,7 @@ from bayes_planet.evaluation.held_out import HeldOut, windows
 from bayes_planet.evaluation.novelty import novel_batches, novelty_response
 from bayes_planet.evaluation.posterior import weight_histograms, weight_statistics
 from bayes_planet.evaluation.predictive import Predictive, predict_distribution, repeat_last
-from bayes_planet.evaluation.probe import VelocityProbe, probe_velocities
+from bayes_planet.evaluation.probe import LEAST_ROWS, SKIPPED, VelocityProbe, long_enough, probe_velocities
 from bayes_planet.evaluation.uncertainty import error_correlation
 from bayes_planet.replay.rollout import Episode
 from bayes_planet.report.open_loop_video import to_frames
@@ -104,25 +104,39 @@ def analyse_model(
         "random_weights": bool(bayesian_layers.variational_layers(world_model.rssm)),
     }
     on_part("open-loop prediction")
-    predictions = {name: predict_distribution(model, few, *draws) for name, model in models.items()}
+    predictions = {
+        name: predict_distribution(model, few, *draws, scale_of=world_model) for name, model in models.items()
+    }
     numbers["open_loop"] = _open_loop(predictions, few, arrays, world_model.normaliser)
     _keep_frames(predictions, few, settings.shown, arrays)
     on_part("calibration")
     numbers["calibration"], numbers["correlation"] = {}, {}
     for name, model in models.items():
-        rewards = predict_distribution(model, many, *draws, images=False)
+        rewards = predict_distribution(model, many, *draws, images=False, scale_of=world_model)
         numbers["calibration"][name] = _calibration(rewards, owners, settings)
         numbers["correlation"][name] = _correlation(predictions[name], rewards, settings, arrays, name)
     on_part("unknown inputs")
+    left_out: dict[str, str] = {}
     some = {key: value[:: -(-len(value) // settings.novel_sequences)] for key, value in few.items()}
     novel = novel_batches(some, settings.context_steps, settings.seed, foreign)
     numbers["novelty"] = novelty_response(world_model, some, novel, *draws)
-    if len(held_out.velocities) >= 2:
+    if foreign and "image" in few and "another task" not in novel:
+        left_out["another task"] = f"no episode of another task has the context's {settings.context_steps} rows"
+    used = long_enough(held_out.velocities)
+    if not held_out.velocities:
+        left_out["velocity probe"] = "the simulator tells no velocities"
+    elif len(used) < 2:
+        left_out["velocity probe"] = (
+            f"{len(used)} of {len(held_out.episodes)} held-out episodes have {SKIPPED + LEAST_ROWS} rows or more; "
+            "it takes two"
+        )
+    else:
         on_part("velocity probe")
         probes = {
             name: probe_velocities(model, held_out.episodes, held_out.velocities, key) for name, model in models.items()
         }
         numbers["probe"] = _probe(probes, held_out, arrays)
+    numbers["left_out"] = left_out
     on_part("weights")
     numbers["weights"] = {
         name: {"edges": edges, "counts": counts}
@@ -233,13 +247,20 @@ def _correlation(
 
 def _probe(probes: dict[str, VelocityProbe], held_out: HeldOut, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     first = probes["model"]
-    arrays["probe/true"] = first.true[0].astype(np.float32)
-    found: dict[str, Any] = {"names": held_out.names, "units": held_out.units, "skipped": first.skipped, "r2": {}}
+    shown = int(np.argmax([len(one) for one in first.true]))
+    arrays["probe/true"] = first.true[shown].astype(np.float32)
+    found: dict[str, Any] = {
+        "names": held_out.names,
+        "units": held_out.units,
+        "skipped": first.skipped,
+        "episodes": first.episodes,
+        "r2": {},
+    }
     for name, result in probes.items():
         found["r2"][name] = {
             part: {kind: probe.r2 for kind, probe in kinds.items()} for part, kinds in result.probes.items()
         }
         found["r2"][name]["control"] = {"linear": result.control.r2}
         for kind, probe in result.probes["both"].items():
-            arrays[f"probe/{name}/{kind}"] = probe.predicted[0].astype(np.float32)
+            arrays[f"probe/{name}/{kind}"] = probe.predicted[shown].astype(np.float32)
     return found

@@ -40,7 +40,8 @@ def novel_batches(
       batch: [N, T, ...] held-out sequences.
       context_steps: steps whose observation the model sees.
       seed: of all draws.
-      foreign: episodes of another task; none: that kind is left out. So it is without images.
+      foreign: episodes of another task. Those of fewer than `context_steps` rows are passed over; none is left: that
+        kind is left out. So it is without images.
     """
     generator = np.random.default_rng(seed)
     found: dict[str, dict[str, np.ndarray]] = {}
@@ -51,7 +52,8 @@ def novel_batches(
         return {**base, key: copy}
 
     seen, count = slice(0, context_steps), len(batch["action"])
-    if foreign and "image" in batch:
+    foreign = [episode for episode in foreign if len(episode["image"]) >= context_steps] if "image" in batch else []
+    if foreign:
         frames = np.stack(
             [
                 episode["image"][start : start + context_steps]

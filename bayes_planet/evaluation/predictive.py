@@ -20,7 +20,8 @@ CHUNK, CHUNK_WITHOUT_IMAGES = 4, 16  # sequences predicted at a time; a weight d
 class Predictive:
     """What a model says of B sequences of T = context + prediction steps, over S weight draws and K state draws.
 
-    All is on the model's scale: one unit of an image is black to white, one of a normalised state its stddev.
+    One unit of an image is black to white, one of a state the stddev over a model's replay (`model.normalise_states`):
+    this model's, or that of the model it is compared with, see `scale_of` in `predict_distribution`.
 
     Attributes:
       context_steps: steps whose observation the model saw; their prediction is a reconstruction.
@@ -29,7 +30,8 @@ class Predictive:
       parts: mean, epistemic and aleatoric variance [B, T, ...] of the predicted means, by the same names. That of the
         latent has the prior's own variance in it; those of observations and reward leave out the unit variance of
         their likelihood.
-      log_likelihood: [B, T] nats, log of the mean over draws of N(true; predicted mean, 1); not of the latent.
+      log_likelihood: [B, T] nats, log of the mean over draws of N(true; predicted mean, 1) in these units; not of the
+        latent.
       rewards: [S, K, B, T], the predicted mean reward under each draw.
     """
 
@@ -74,6 +76,7 @@ def predict_distribution(
     weight_samples: int = 8,
     state_samples: int = 4,
     images: bool = True,
+    scale_of: WorldModel | None = None,
 ) -> Predictive:
     """Filters `context_steps` observations and imagines the rest from the actions, under each of S weight draws.
 
@@ -87,6 +90,8 @@ def predict_distribution(
       weight_samples: S, 2 or more.
       state_samples: K, 2 or more.
       images: decode frames; without, B may be large.
+      scale_of: the model whose units of a state all is in. Each model's are those of its own replay, so models are
+        compared on the scale of one. None: world_model's own.
 
     Raises:
       ValueError: context_steps or a number of samples that is too small or too large.
@@ -112,6 +117,7 @@ def predict_distribution(
             fold(seed, 1),
             (weight_samples, state_samples),
             images,
+            (world_model if scale_of is None else scale_of).normaliser,
         )
         for first in range(0, len(batch["action"]), chunk)
     ]
@@ -121,10 +127,12 @@ def predict_distribution(
 def model_scale(key: str, value: np.ndarray, normaliser: StateNormaliser | None = None) -> np.ndarray:
     """Observations as the model predicts them, float32.
 
-    Images uint8 -> [-0.5, 0.5], the middle of their level; states by the model's normaliser.
+    Images uint8 -> [-0.5, 0.5], the middle of their level; states by the normaliser's mean and stddev. They are not
+    clipped as a model's inputs are: another model clips elsewhere, and the truth must be the same for both.
     """
-    if key == "state" and normaliser is not None:
-        return normaliser.normalise(value).numpy()
+    if key == "state":
+        mean, stddev = _statistics(normaliser)
+        return ((value - mean) / stddev).astype(np.float32)
     return (value.astype(np.float32) + 0.5) / 256.0 - 0.5 if key == "image" else value.astype(np.float32)
 
 
@@ -151,10 +159,11 @@ def _predict_chunk(
     weight_seed: tf.Tensor,
     samples: tuple[int, int],
     images: bool,
+    normaliser: StateNormaliser | None,
 ) -> Predictive:
     draws, noises = samples
     keys = [key for key in model.observation_shapes if images or key != "image"]
-    true = {key: model_scale(key, np.asarray(batch[key]), model.normaliser) for key in (*keys, "reward")}
+    true = {key: model_scale(key, np.asarray(batch[key]), normaliser) for key in (*keys, "reward")}
     inputs = {key: tf.convert_to_tensor(batch[key]) for key in (*model.observation_shapes, "action")}
     true["latent"] = _filtered(model, inputs, seed).numpy()
     tables = {key: CrossedTable() for key in true}
@@ -167,6 +176,8 @@ def _predict_chunk(
         weights = bayesian_layers.sample_weights(model.rssm, fold(weight_seed, draw), shared=True)
         predicted = _imagined(model, inputs, context_steps, noises, tuple(keys), seed, weights)
         predicted = {key: value.numpy() for key, value in predicted.items()}
+        if "state" in predicted:
+            predicted["state"] = _rescaled(predicted["state"], model.normaliser, normaliser)
         variance = np.square(predicted.pop("latent_stddev"))
         for key, value in predicted.items():
             tables[key].add(value, variance if key == "latent" else None)
@@ -219,6 +230,20 @@ def _imagined(
     predicted["latent_stddev"] = tf.concat([posterior.stddev, imagined.stddev], 1)
     rows = batch["action"].shape[0]
     return {key: tf.reshape(value, [noises, rows, *value.shape[1:]]) for key, value in predicted.items()}
+
+
+def _rescaled(state: np.ndarray, own: StateNormaliser | None, other: StateNormaliser | None) -> np.ndarray:
+    """States [..., n] as `own` normalises them -> as `other` does, float32."""
+    (mean, stddev), (other_mean, other_stddev) = _statistics(own), _statistics(other)
+    # Not by way of the task's units: a mean far above the stddev would take the digits.
+    return (state * (stddev / other_stddev) + (mean - other_mean) / other_stddev).astype(np.float32)
+
+
+def _statistics(normaliser: StateNormaliser | None) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and stddev of a state in the units of the task, float64 [n]; [] for a model that takes it as it is."""
+    if normaliser is None:
+        return np.zeros(()), np.ones(())
+    return normaliser.mean.numpy().astype(np.float64), normaliser.stddev.numpy().astype(np.float64)
 
 
 def _concatenated(chunks: list[Predictive]) -> Predictive:

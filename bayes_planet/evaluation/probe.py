@@ -16,6 +16,8 @@ from bayes_planet.replay.rollout import Episode
 from bayes_planet.world_model import WorldModel
 
 KINDS = ("linear", "mlp")
+SKIPPED = 5  # rows of an episode after which the filter has seen enough to know velocities
+LEAST_ROWS = 2  # behind these, for an episode to count: one row has no spread to fit a probe to
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +50,7 @@ def fit_probe(
     training episodes' mean and stddev.
 
     Args:
-      features: [T_i, F] for each of two or more episodes.
+      features: [T_i, F] for each of two or more episodes, T_i >= 2. Others without rows (T_i = 0) count for nothing.
       targets: [T_i, J] for each.
       kind: 'linear' (ridge; its penalty is chosen by cross-validation among the training episodes) or 'mlp' (one hidden
         layer of 64 relu units, stopped early).
@@ -60,10 +62,11 @@ def fit_probe(
     """
     if kind not in KINDS:
         raise ValueError(f"kind is {kind!r}. Accepted: {' or '.join(KINDS)}.")
-    if len(features) != len(targets) or len(features) < 2:
+    filled = sum(len(one) > 0 for one in features)
+    if len(features) != len(targets) or filled < 2:
         raise ValueError(
-            f"There are features of {len(features)} episodes and targets of {len(targets)}. Accepted: the same "
-            "episodes, two or more, as whole episodes are held out."
+            f"There are features of {filled} episodes with rows and targets of {len(targets)}. Accepted: the same "
+            "episodes, two or more with rows, as whole episodes are held out."
         )
     rows = [len(one) for one in features]
     if rows != [len(one) for one in targets]:
@@ -81,7 +84,7 @@ def fit_probe(
     # One thread: for products this small, threads cost more than they do, and far more beside a training run.
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        for train, test in GroupKFold(min(folds, len(rows))).split(x, y, groups):
+        for train, test in GroupKFold(min(folds, filled)).split(x, y, groups):
             target = y[train] if y.shape[1] > 1 else y[train, 0]
             model = _regressor(kind, seed, groups[train])
             predicted[test] = model.fit(x[train], target).predict(x[test]).reshape(len(test), -1)
@@ -126,17 +129,30 @@ def latents(
 ) -> list[dict[str, np.ndarray]]:
     """The filtered latent state at every row of each episode, under the posterior mean of the weights.
 
+    Episodes of any lengths: shorter ones are filled up behind their last row, which no earlier state has seen, so that
+    the filter is traced once.
+
     Returns:
       For each episode 'belief' [T + 1, H], 'sample' [T + 1, Z] and 'both' [T + 1, H + Z], float32.
     """
     seed = tf.convert_to_tensor(seed)
     found = []
+    longest = max((len(episode["action"]) for episode in episodes), default=0)
     for number, episode in enumerate(episodes):
-        batch = {key: tf.convert_to_tensor(episode[key][None]) for key in (*world_model.observation_shapes, "action")}
+        rows = len(episode["action"])
+        batch = {
+            key: tf.convert_to_tensor(_filled_up(episode[key], longest)[None])
+            for key in (*world_model.observation_shapes, "action")
+        }
         belief, sample = _filter(world_model, batch, tf.random.experimental.stateless_fold_in(seed, number))
-        values = {"belief": belief.numpy()[0], "sample": sample.numpy()[0]}
+        values = {"belief": belief.numpy()[0, :rows], "sample": sample.numpy()[0, :rows]}
         found.append({**values, "both": np.concatenate([values["belief"], values["sample"]], 1)})
     return found
+
+
+def _filled_up(values: np.ndarray, rows: int) -> np.ndarray:
+    """[T, ...] -> [rows, ...], the last row repeated."""
+    return np.pad(values, [(0, rows - len(values)), *[(0, 0)] * (values.ndim - 1)], mode="edge")
 
 
 @tf.function(autograph=False)
@@ -152,13 +168,21 @@ class VelocityProbe:
     Attributes:
       probes: by part ('belief', 'sample', 'both') and kind ('linear', 'mlp').
       control: the linear probe of 'both' on the velocities of another episode: what chance and a common gait give.
-      true: [T_i, J] velocities for each episode, without the first `skipped` rows, as of the probes' predictions.
+      true: [T_i, J] velocities for each used episode, without the first `skipped` rows, as of the probes' predictions.
+      skipped: first rows of each episode that are left out.
+      episodes: the used ones, by their place among those that were given: those of two or more rows behind these.
     """
 
     probes: Mapping[str, Mapping[str, Probe]]
     control: Probe
     true: tuple[np.ndarray, ...]
     skipped: int
+    episodes: tuple[int, ...]
+
+
+def long_enough(velocities: Sequence[np.ndarray], skip: int = SKIPPED) -> tuple[int, ...]:
+    """Places of the episodes that have two or more rows behind the first `skip`; a probe needs two such episodes."""
+    return tuple(place for place, values in enumerate(velocities) if len(values) >= skip + LEAST_ROWS)
 
 
 def probe_velocities(
@@ -166,7 +190,7 @@ def probe_velocities(
     episodes: Sequence[Episode],
     velocities: Sequence[np.ndarray],
     seed: np.ndarray | tf.Tensor,
-    skip: int = 5,
+    skip: int = SKIPPED,
     kinds: Sequence[str] = KINDS,
     folds: int = 5,
 ) -> VelocityProbe:
@@ -174,21 +198,32 @@ def probe_velocities(
 
     Args:
       world_model: any of this package.
-      episodes: two or more, none of which the model was trained on.
+      episodes: none of which the model was trained on. Those of fewer than `skip` + 2 rows are left out.
       velocities: [T_i + 1, J] for each, row by row as the episode.
       seed: int32 [2], of the filter's noise; the probes' is its first word.
       skip: first rows of each episode to leave out, while the filter has seen too little to know.
       kinds, folds: see `fit_probe`.
+
+    Raises:
+      ValueError: fewer than two episodes of `skip` + 2 rows.
     """
-    states = latents(world_model, episodes, seed)
-    true = [np.asarray(one)[skip:] for one in velocities]
+    used = long_enough(velocities, skip)
+    if len(used) < 2:
+        raise ValueError(
+            f"{len(used)} of {len(velocities)} episodes have {skip + LEAST_ROWS} rows or more, of which {skip} do not "
+            "count. Accepted: two or more, as whole episodes are held out."
+        )
+    states = latents(world_model, [episodes[place] for place in used], seed)
+    true = [np.asarray(velocities[place])[skip:] for place in used]
     word = int(np.asarray(seed)[0])
 
     def fit(part: str, targets: Sequence[np.ndarray], kind: str) -> Probe:
         return fit_probe([state[part][skip:] for state in states], targets, kind, folds, word)
 
     probes = {part: {kind: fit(part, true, kind) for kind in kinds} for part in ("belief", "sample", "both")}
-    shortest = min(len(one) for one in true)
-    others = [one[:shortest] for one in [*true[1:], true[0]]]
-    features = [state["both"][skip:][:shortest] for state in states]
-    return VelocityProbe(probes, fit_probe(features, others, "linear", folds, word), tuple(true), skip)
+    others = [*true[1:], true[0]]
+    common = [min(len(one), len(other)) for one, other in zip(true, others, strict=True)]
+    features = [state["both"][skip:][:rows] for state, rows in zip(states, common, strict=True)]
+    others = [other[:rows] for other, rows in zip(others, common, strict=True)]
+    control = fit_probe(features, others, "linear", folds, word)
+    return VelocityProbe(probes, control, tuple(true), skip, used)

@@ -4,7 +4,7 @@ NAMES = {"model": "model", "reference": "reference run", "repeat": "repeat the l
 QUANTITIES = {"image": "image", "state": "state", "reward": "reward", "latent": "latent state"}
 ERROR_UNITS = {
     "image": "squared error a pixel,\nblack to white = 1",
-    "state": "squared error a dimension",
+    "state": "squared error a dimension,\nstddev over the replay = 1",
     "reward": "squared error,\nreward² of an agent step",
     "latent": "squared distance from\nthe filter, a dimension",
 }

@@ -16,8 +16,8 @@ def probe_section(numbers: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) 
         "on. One frame shows no velocity: where R² is high, the state has put frames together."
     )
     if "probe" not in numbers:
-        note = "The simulator tells no velocities, or fewer than two episodes were collected."
-        return Section("Velocity probe", intro, [Note(note, "missing")])
+        why = numbers.get("left_out", {}).get("velocity probe", "the simulator tells no velocities")
+        return Section("Velocity probe", intro, [Note(f"Left out: {why}.", "missing")])
     found = numbers["probe"]
     names = [f"{name} ({unit})" for name, unit in zip(found["names"], found["units"], strict=True)]
     runs = [run for run in ("model", "reference") if run in found["r2"]]

@@ -237,6 +237,7 @@ def novelty_section(numbers: Mapping[str, Any]) -> Section:
         "AUROC: the chance that a changed sequence has a larger epistemic variance than an unchanged one; 0.5 is not "
         "noticed, 1 always."
     )
-    return Section(
-        "Unknown inputs", intro, [drawn, Table(["input", "epistemic variance", "ratio", "AUROC"], rows, caption)]
-    )
+    parts: list[Part] = [drawn, Table(["input", "epistemic variance", "ratio", "AUROC"], rows, caption)]
+    if "another task" in numbers.get("left_out", {}):
+        parts.append(Note(f"Another task's frames left out: {numbers['left_out']['another task']}.", "missing"))
+    return Section("Unknown inputs", intro, parts)

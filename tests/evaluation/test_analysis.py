@@ -174,6 +174,69 @@ def test_too_short_episodes_shorten_the_prediction_or_are_an_error():
         analyse_model(tiny_model(), held_out(STATE_SHAPES, velocities=False, rows=2), 0, SETTINGS)
 
 
+def test_a_reference_run_is_measured_in_the_units_of_the_first():
+    """Models that say the same of the task, but were trained on replays of other spreads, have the same numbers."""
+    episodes = held_out(STATE_SHAPES, velocities=False)
+    models = []
+    for stddev in (1.0, 3.0):
+        model = tiny_model()
+        model.normaliser.variance.assign(np.full(3, stddev**2, np.float32))
+        last = model._decoders["state"].variables[-2:]  # kernel and bias of the output
+        assert [value.shape[-1] for value in last] == [3, 3]
+        for value in last:
+            value.assign(value / stddev)
+        # Its latent states are the same too: the encoder undoes the scale.
+        first = model._encoders["state"].variables[0]
+        assert first.shape[0] == 3
+        first.assign(first * stddev)
+        models.append(model)
+    errors = []
+    for first, second in (models, models[::-1]):
+        found = analyse_model(first, episodes, 0, SETTINGS, second)
+        table = found.numbers["open_loop"]["state"]
+        for column in ("squared_error", "log_likelihood", "aleatoric"):
+            np.testing.assert_allclose(table["reference"][column], table["model"][column], rtol=1e-3)
+        for name in ("error", "epistemic_stddev"):
+            one, two = (found.arrays[f"correlation/{run}/state/{name}"] for run in ("model", "reference"))
+            np.testing.assert_allclose(two, one, rtol=1e-3, atol=1e-6)
+        errors.append(table["model"]["squared_error"])
+    np.testing.assert_allclose(errors[0] / errors[1], 9.0, rtol=1e-3)
+
+
+def early(rows: tuple[int, ...], shapes=STATE_SHAPES) -> HeldOut:
+    """Episodes of so many rows."""
+    whole = held_out(shapes)
+    cut = [{key: value[:count] for key, value in one.items()} for one, count in zip(whole.episodes, rows, strict=True)]
+    velocities = tuple(one[:count] for one, count in zip(whole.velocities, rows, strict=True))
+    return HeldOut(tuple(cut), whole.noisy, velocities, whole.names, whole.units)
+
+
+def test_episodes_that_end_early_leave_parts_out(tmp_path):
+    model = tiny_model(tiny_config(bayesian=BELIEF))
+    found = analyse_model(model, early((3, 9, 20)), 0, SETTINGS)
+    assert found.numbers["left_out"] == {} and found.numbers["probe"]["episodes"] == [1, 2]
+    assert found.arrays["probe/true"].shape == found.arrays["probe/model/mlp"].shape == (15, 2)  # the longest
+    assert np.isfinite(found.numbers["probe"]["r2"]["model"]["control"]["linear"]).all()
+    found = analyse_model(model, early((3, 6, 20)), 0, SETTINGS)
+    assert "probe" not in found.numbers and found.numbers["weights"]
+    assert found.numbers["left_out"] == {"velocity probe": "1 of 3 held-out episodes have 7 rows or more; it takes two"}
+    save(found, tmp_path)
+    titles = [section.title for section in sections(load(tmp_path))]
+    assert titles[-1] == "Velocity probe" and len(titles) == 5
+
+
+def test_frames_of_another_task_that_are_too_few_leave_it_out():
+    foreign = [{"image": tiny_batch(1, 1, IMAGE_SHAPES)["image"][0]}]
+    model = tiny_model(tiny_config(bayesian=BELIEF), IMAGE_SHAPES)
+    found = analyse_model(model, held_out(IMAGE_SHAPES, velocities=False, rows=5), 0, SETTINGS, foreign=foreign)
+    assert set(found.numbers["novelty"]) == {"held out", "noise", "extreme actions"}
+    assert found.numbers["left_out"] == {
+        "another task": "no episode of another task has the context's 2 rows",
+        "velocity probe": "the simulator tells no velocities",
+    }
+    assert sections(found)[3].title == "Unknown inputs"
+
+
 def test_panels_show_what_they_say():
     true = np.full((2, 3, 4, 5, 3), 100, np.uint8)
     mean = true.copy()

@@ -77,3 +77,11 @@ def test_without_random_weights_there_is_no_ratio():
     model, batch = tiny_model(), tiny_batch(3, 5)
     found = novelty_response(model, batch, novel_batches(batch, 2, 0), 2, seed(1), 2, 2)
     assert found["noise"]["reward"].ratio is None and found["noise"]["reward"].auroc == 0.5
+
+
+def test_foreign_episodes_shorter_than_the_context_are_passed_over():
+    batch = tiny_batch(6, 7, IMAGE_SHAPES)
+    foreign = [{"image": np.full((rows, 64, 64, 3), rows, np.uint8)} for rows in (2, 3, 5)]
+    frames = novel_batches(batch, 3, 0, foreign)["another task"]["image"][:, :3]
+    np.testing.assert_array_equal(frames[:, :, 0, 0, 0], np.repeat([[3], [5]] * 3, 3, 1))
+    assert set(novel_batches(batch, 3, 0, foreign[:1])) == {"noise", "extreme actions"}

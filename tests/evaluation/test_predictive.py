@@ -5,6 +5,8 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy import stats
+from scipy.special import logsumexp
 
 from bayes_planet import bayesian_layers
 from bayes_planet.evaluation.live import open_loop_monitor
@@ -170,3 +172,56 @@ def test_normalised_states_are_judged_on_the_scale_of_the_model():
     np.testing.assert_array_equal(seen.true["state"], raw["state"])  # these are in the units of the task
     distance = np.abs(seen.predicted["state"] - seen.true["state"]) / [2.0, 0.01, 300.0]
     assert distance.max() < 20
+
+
+def test_another_models_scale_is_a_change_of_variables():
+    """In the task's units by hand, with the other model's stddev as unit of the errors and of the likelihood's noise."""
+    model, other = silent_model(bayesian=BELIEF), tiny_model()
+    batch = tiny_batch(3, 7)
+    model.normaliser.add(np.random.default_rng(0).normal([50.0, 1.0, 0.0], [6.0, 0.1, 2.0], (40, 3)))
+    other.normaliser.add(np.random.default_rng(1).normal([51.0, 0.0, 0.5], [2.0, 0.5, 2.0], (40, 3)))
+    mean, stddev = other.normaliser.mean.numpy().astype(np.float64), other.normaliser.stddev.numpy().astype(np.float64)
+    batch["state"] = (batch["state"] * stddev + mean).astype(np.float32)
+    batch["state"][0, 5, 0] += 40.0  # beyond the clipping of the other model, not of this one
+    assert other.normaliser.normalise(batch["state"])[0, 5, 0] == 10.0
+    result = predict_distribution(model, batch, 3, seed(4), weight_samples=5, state_samples=2, scale_of=other)
+    each = np.stack(
+        [
+            predict_open_loop(model, batch, 3, seed(9), weights).predicted["state"]
+            for weights in weight_draws(model, 5, seed(4))
+        ]
+    ).astype(np.float64)
+    np.testing.assert_allclose(result.true["state"], (batch["state"] - mean) / stddev, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(result.parts["state"].mean, (each.mean(0) - mean) / stddev, atol=1e-4)
+    np.testing.assert_allclose(result.parts["state"].epistemic, each.var(0, ddof=1) / stddev**2, rtol=2e-3, atol=1e-7)
+    squares = np.square((each.mean(0) - batch["state"]) / stddev)
+    np.testing.assert_allclose(result.squared_error("state"), squares.mean(-1), rtol=1e-3)
+    # Densities of the task's units, and the Jacobian of the way from there.
+    logs = stats.norm.logpdf(batch["state"], each, stddev).sum(-1) + np.log(stddev).sum()
+    np.testing.assert_allclose(result.log_likelihood["state"], logsumexp(logs, 0) - math.log(5), rtol=1e-3)
+    own = predict_distribution(model, batch, 3, seed(4), weight_samples=5, state_samples=2)
+    np.testing.assert_array_equal(result.rewards, own.rewards)
+    np.testing.assert_array_equal(result.parts["latent"].mean, own.parts["latent"].mean)
+    for same in (None, model):
+        found = predict_distribution(model, batch, 3, seed(4), weight_samples=5, state_samples=2, scale_of=same)
+        np.testing.assert_array_equal(found.parts["state"].mean, own.parts["state"].mean)
+
+
+def test_another_models_scale_leaves_images_alone_and_may_be_the_tasks():
+    shapes = {**IMAGE_SHAPES, **STATE_SHAPES}
+    model, batch = tiny_model(shapes=shapes), tiny_batch(2, 3, shapes)
+    model.normaliser.add(np.random.default_rng(0).normal(1.0, 3.0, (40, 3)))
+    other = tiny_model(tiny_config(model={"normalise_states": False}), shapes)
+    assert other.normaliser is None
+    own = predict_distribution(model, batch, 1, seed(1), 2, 2)
+    found = predict_distribution(model, batch, 1, seed(1), 2, 2, scale_of=other)
+    for name in ("mean", "aleatoric"):
+        values = getattr(found.parts["image"], name)
+        np.testing.assert_array_equal(values, getattr(own.parts["image"], name))
+    np.testing.assert_array_equal(found.log_likelihood["image"], own.log_likelihood["image"])
+    np.testing.assert_array_equal(found.true["state"], batch["state"])
+    stddev = model.normaliser.stddev.numpy()
+    np.testing.assert_allclose(
+        found.parts["state"].mean, model.normaliser.restore_units(own.parts["state"].mean), rtol=1e-5, atol=1e-5
+    )
+    np.testing.assert_allclose(found.parts["state"].aleatoric, own.parts["state"].aleatoric * stddev**2, rtol=1e-4)

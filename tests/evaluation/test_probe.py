@@ -2,13 +2,15 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from bayes_planet.config import EnvConfig
 from bayes_planet.envs import Workers
+from bayes_planet.evaluation import probe as module
 from bayes_planet.evaluation.held_out import collect, windows
 from bayes_planet.evaluation.probe import fit_probe, latents, probe_velocities, r_squared
 from bayes_planet.training.policies import RandomPolicy
-from tests.world_model.tiny import seed, silence, tiny_batch, tiny_config, tiny_model
+from tests.world_model.tiny import IMAGE_SHAPES, STATE_SHAPES, seed, silence, tiny_batch, tiny_config, tiny_model
 
 
 def episodes_of(count: int, rows: int, size: int, random: np.random.Generator) -> list[np.ndarray]:
@@ -78,6 +80,59 @@ def test_latents_are_those_of_the_filter():
     posterior, _ = model.observe({key: value[:1] for key, value in batch.items()}, seed(8))
     # The first belief has seen no noise yet.
     np.testing.assert_allclose(found[0]["belief"][0], posterior.belief[0, 0], atol=1e-6)
+
+
+def test_latents_of_episodes_of_any_length_are_those_of_each_alone_and_traced_once():
+    shapes = {**IMAGE_SHAPES, **STATE_SHAPES}
+    model, batch = tiny_model(shapes=shapes), tiny_batch(3, 9, shapes)
+    episodes = [{key: value[number, :rows] for key, value in batch.items()} for number, rows in enumerate((4, 9, 6))]
+    before = module._filter.experimental_get_tracing_count()
+    found = latents(model, episodes, seed(3))
+    assert module._filter.experimental_get_tracing_count() - before == 1
+    fold = tf.random.experimental.stateless_fold_in
+    for number, episode in enumerate(episodes):
+        one = {key: value[None] for key, value in episode.items()}
+        posterior, _ = model.observe(one, fold(seed(3), number))
+        np.testing.assert_allclose(found[number]["belief"], posterior.belief[0], atol=1e-5)
+        np.testing.assert_allclose(found[number]["sample"], posterior.sample[0], atol=1e-5)
+
+
+def test_episodes_that_end_early_are_left_out():
+    """Of 30, 3, 8, 6 and 30 rows: the first 5 do not count, and one row is too few."""
+    random, model = np.random.default_rng(0), tiny_model()
+    lengths = (30, 3, 8, 6, 30)
+    batch = tiny_batch(5, 30)
+    episodes = [{key: value[number, :rows] for key, value in batch.items()} for number, rows in enumerate(lengths)]
+    velocities = [random.normal(size=(rows, 2)) for rows in lengths]
+    result = probe_velocities(model, episodes, velocities, np.int32([0, 1]))
+    assert result.episodes == (0, 2, 4) and result.skipped == 5
+    for number, place in enumerate(result.episodes):
+        np.testing.assert_array_equal(result.true[number], velocities[place][5:])
+        assert result.probes["both"]["mlp"].predicted[number].shape == (lengths[place] - 5, 2)
+    # The same as without the others.
+    alone = probe_velocities(model, episodes[::2], velocities[::2], np.int32([0, 1]))
+    for part in ("belief", "sample", "both"):
+        for kind in ("linear", "mlp"):
+            np.testing.assert_allclose(result.probes[part][kind].r2, alone.probes[part][kind].r2, rtol=1e-6)
+    # Each with the velocities of the next: as many rows as both have.
+    assert [len(one) for one in result.control.predicted] == [3, 3, 25]
+    with pytest.raises(ValueError, match="1 of 3 episodes have 7 rows or more.* two or more"):
+        probe_velocities(model, episodes[1:4], velocities[1:4], np.int32([0, 1]))
+    # Two rows each are little, but no error.
+    short = [{key: value[:7] for key, value in one.items()} for one in episodes[::4]]
+    result = probe_velocities(model, short, [one[:7] for one in velocities[::4]], np.int32([0, 1]))
+    assert result.episodes == (0, 1) and np.isfinite(result.control.r2).all()
+
+
+def test_episodes_without_rows_count_for_nothing():
+    random = np.random.default_rng(6)
+    features = [random.normal(size=(rows, 2)) for rows in (0, 60, 90, 30)]
+    targets = [one[:, ::-1] for one in features]
+    probe = fit_probe(features, targets)
+    assert [one.shape for one in probe.predicted] == [(0, 2), (60, 2), (90, 2), (30, 2)]
+    np.testing.assert_array_equal(probe.r2, fit_probe(features[1:], targets[1:]).r2)
+    with pytest.raises(ValueError, match="two or more with rows"):
+        fit_probe(features[:2], targets[:2])
 
 
 @pytest.fixture(scope="module")

@@ -134,7 +134,7 @@ class BayesPlanet(TrainedModel):
             if logdir is not None and Path(logdir) != directory.path:
                 raise RunDirectoryError(f"{path} is a run: it goes on in its own folder. Accepted: logdir=None.")
             model._choose_folder(path)
-        elif logdir is not None and model._choose_folder(logdir).config_file.exists():
+        elif logdir is not None and model._choose_folder(logdir).holds_run():
             raise RunDirectoryError(f"{logdir} holds a run already. Accepted: a folder without one.")
         _prepare_devices(device, model.config)
         spaces = directory.read_spaces()

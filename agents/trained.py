@@ -23,6 +23,9 @@ from bayes_planet.training.restoring import Spaces
 from bayes_planet.training.scoring import film, final_score
 from bayes_planet.world_model import WorldModel
 
+EPISODES = 10
+"""Of an evaluation, unless the caller says otherwise."""
+
 
 class TrainedModel:
     """The part of `BayesPlanet` that needs no run.
@@ -106,7 +109,7 @@ class TrainedModel:
             self._own_env = self.make_env()
         return self._own_env
 
-    def evaluate(self, episodes: int = 10, seed: int = 0) -> Score:
+    def evaluate(self, episodes: int = EPISODES, seed: int = 0) -> Score:
         """Noise-free episodes in processes of their own: the numbers of `bayes-planet evaluate RUN --seed SEED`.
 
         Args:
@@ -134,7 +137,8 @@ class TrainedModel:
         """
         seed = dataclasses.replace(self.config, seed=seed).seed
         with self._workers(1, "evaluation_workers.log") as environments:
-            return save_video(settings.as_path(path), film(self.actor, seed, environments), fps, scale)
+            rows = min(self.config.evaluation.workers, EPISODES)
+            return save_video(settings.as_path(path), film(self.actor, seed, environments, rows), fps, scale)
 
     def imagine(
         self,

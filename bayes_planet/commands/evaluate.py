@@ -81,7 +81,8 @@ def _evaluate(options: argparse.Namespace, config: Config, environments: Workers
     if options.open_loop is not None and not images:
         raise UserError("The run has no images (env.observations is state), so there is no open-loop video to write.")
     if options.video is not None:
-        frames = score.episodes[0]["image"] if images else film(parts.actor, seed, environments)
+        rows = min(config.evaluation.workers, options.episodes)
+        frames = score.episodes[0]["image"] if images else film(parts.actor, seed, environments, rows)
         result["video"] = str(save_video(options.video, frames, fps=25, scale=4))
     if options.open_loop is not None:
         evaluation = config.evaluation

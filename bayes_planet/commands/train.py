@@ -1,7 +1,8 @@
 """`bayes-planet train`: compose environments, agent and trainer, and show what happens."""
 
+import contextlib
 import errno
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -67,7 +68,7 @@ def _train(
     from bayes_planet.training.checkpoints import CheckpointError
     from bayes_planet.training.devices import DeviceError, make_strategy, prepare_devices
     from bayes_planet.training.display import Display
-    from bayes_planet.training.follower import Follower
+    from bayes_planet.training.follower import Chief, Follower
     from bayes_planet.training.trainer import Events, Interrupted, Trainer, TrainingDivergedError
     from bayes_planet.training.world_models import WorldModelError
 
@@ -82,31 +83,50 @@ def _train(
     with user_errors(WorldModelError):
         parts = build(config, environments.observation_space, environments.action_space, distribution)
     display = Display(console, config.train.episodes)
-    trainer = (Trainer if process.chief else Follower).from_parts(
-        config,
-        directory,
-        parts,
-        environments,
-        should_stop=lambda: interruption.requested,
-        events=Events(display.progress, display.row, display.note),
-    )
+    kind = Trainer if process.count == 1 else Chief if process.chief else Follower
+    with _disk_errors(directory):
+        trainer = kind.from_parts(
+            config,
+            directory,
+            parts,
+            environments,
+            should_stop=lambda: interruption.requested,
+            events=Events(display.progress, display.row, display.note),
+        )
+        with contextlib.closing(trainer):
+            try:
+                with user_errors(CheckpointError, RunDirectoryError):
+                    trainer.restore()
+                    counters = trainer.counters
+                    if counters.episodes:
+                        console.print(
+                            f"Going on after {counters.episodes} episodes and {counters.updates} updates.",
+                            highlight=False,
+                        )
+                with user_errors(TrainingDivergedError, *ENVIRONMENT_ERRORS), display.shown(trainer.counters.episodes):
+                    trainer.run()
+            except Interrupted as stop:
+                if not stop.saved:
+                    raise UserError(
+                        f"Stopped, but the last checkpoint could not be saved in {directory.path}. The older ones are "
+                        "intact. Make room, then give the same command to go on from the newest of them."
+                    ) from stop
+                console.print(f"Saved in {directory.path}. The same command goes on from here.", highlight=False)
+                return EXIT_INTERRUPTED
+            except ValueError as error:
+                if "train.sequence_length" in str(error):
+                    raise UserError(str(error)) from error
+                raise
+    console.print(f"Done: {trainer.counters.episodes} episodes, {trainer.counters.updates} updates.", highlight=False)
+    print_summary(console, directory.metrics)
+    return 0
+
+
+@contextlib.contextmanager
+def _disk_errors(directory: RunDirectory) -> Iterator[None]:
+    """Says what to do where the disk is full, whoever of TensorFlow and Python found out."""
     try:
-        with user_errors(CheckpointError, RunDirectoryError):
-            trainer.restore()
-            counters = trainer.counters
-            if counters.episodes:
-                console.print(
-                    f"Going on after {counters.episodes} episodes and {counters.updates} updates.", highlight=False
-                )
-        with user_errors(TrainingDivergedError, *ENVIRONMENT_ERRORS), display.shown(trainer.counters.episodes):
-            trainer.run()
-    except Interrupted:
-        console.print(f"Saved in {directory.path}. The same command goes on from here.", highlight=False)
-        return EXIT_INTERRUPTED
-    except ValueError as error:
-        if "train.sequence_length" in str(error):
-            raise UserError(str(error)) from error
-        raise
+        yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise UserError(
@@ -114,8 +134,3 @@ def _train(
                 "command to go on."
             ) from error
         raise
-    finally:
-        trainer.close()
-    console.print(f"Done: {trainer.counters.episodes} episodes, {trainer.counters.updates} updates.", highlight=False)
-    print_summary(console, directory.metrics)
-    return 0

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from bayes_planet.planning.cem import Plan
@@ -59,7 +60,7 @@ class Actor(tf.Module):
         state: ActorState,
         is_first: tf.Tensor,
         seed: tf.Tensor,
-        noise: tf.Tensor | float = 0.0,
+        noise: tf.Tensor | np.ndarray | float = 0.0,
         unit_noise: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, ActorState]:
         """One decision.
@@ -69,7 +70,7 @@ class Actor(tf.Module):
           state: ActorState of the step before.
           is_first: bool [B], true on the first observation of an episode.
           seed: int32 [2], a fresh one every step.
-          noise: stddev of the normal noise on the planned action; the sum is clipped to [-1, 1].
+          noise: stddev of the normal noise on the planned action, one or [B, 1]; the sum is clipped to [-1, 1].
           unit_noise: float32 [B, A], that noise before it is multiplied by its stddev. None: white, of `seed`.
 
         Returns:
@@ -92,10 +93,10 @@ class Actor(tf.Module):
         state: ActorState,
         is_first: tf.Tensor,
         seed: tf.Tensor,
-        noise: tf.Tensor | float = 0.0,
+        noise: tf.Tensor | np.ndarray | float = 0.0,
         unit_noise: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, ActorState]:
-        """`act`, traced once per batch size (and once with `unit_noise`) and compiled."""
+        """`act`, traced once per batch size and shape of `noise` (and once with `unit_noise`) and compiled."""
         return self._compiled(observation, state, is_first, seed, tf.convert_to_tensor(noise, tf.float32), unit_noise)
 
 

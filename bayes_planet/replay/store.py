@@ -2,10 +2,12 @@
 
 import collections
 import contextlib
+import io
+import os
 import threading
 import warnings
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,7 @@ from bayes_planet.replay.episode import CorruptEpisodeError, Episode
 from bayes_planet.replay.files import TEMPORARY_SUFFIX, sync_folder, write_atomically
 
 CORRUPT_SUFFIX = ".corrupt"
+_ARCHIVE_END_BYTES = 2**16 + 22  # of a zip file: its last record, with the longest comment
 
 
 class EpisodeStore:
@@ -35,6 +38,10 @@ class EpisodeStore:
 
     Attributes:
         corrupt: files moved aside by this store.
+
+    Raises:
+        OSError: a file could not be read (permission, a failing disk, no free descriptor; FileNotFoundError: another
+            process has just moved it). It is left as it is, since it may be sound.
     """
 
     def __init__(self, directory: Path | str, ram_bytes: float, compress: bool = True) -> None:
@@ -61,7 +68,7 @@ class EpisodeStore:
                 self._move_aside(path, "its name is not episode-INDEX-rowsROWS.npz")
             elif parsed[0] in found:
                 self._move_aside(path, f"there are two files for episode {parsed[0]}")
-            elif not zipfile.is_zipfile(path):  # reads the file's end only
+            elif not _ends_as_archive(path):
                 self._move_aside(path, "the file is cut short")
             else:
                 found[parsed[0]] = parsed[1]
@@ -79,7 +86,7 @@ class EpisodeStore:
         warnings.warn(f"Moved {path} aside as {target.name}: {reason}.", RuntimeWarning, stacklevel=3)
 
     def refresh(self) -> None:
-        """Looks for episodes that another process has added."""
+        """Looks for episodes that another process has added. OSError: as of the class; the store is as it was."""
         with self._lock:
             self._scan()
 
@@ -168,6 +175,7 @@ class EpisodeStore:
         Raises:
             KeyError: no episode has this index.
             CorruptEpisodeError: the file cannot be used. It has been moved aside; the store goes on without it.
+            OSError: the file could not be read. It is left as it is.
             ValueError: the file is sound, but its shapes are not those of the other episodes.
         """
         with self._lock:
@@ -176,7 +184,8 @@ class EpisodeStore:
                 return self._decoded[index]
             path = self.path(index)
             try:
-                episode = episodes_format.read(path, self._rows[index])
+                with _named(path):
+                    episode = episodes_format.read(path, self._rows[index])
             except CorruptEpisodeError as error:
                 del self._rows[index]
                 self._move_aside(path, str(error.__cause__))
@@ -279,6 +288,24 @@ class EpisodeStore:
                 batch[name][place, :count] = array[start : start + count]
                 batch[name][place, count:] = 0
         return batch | {"mask": mask}
+
+
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """OSErrors say of which episode they are; those of reading, unlike those of opening, have no path."""
+    try:
+        yield
+    except OSError as error:
+        text = f"An episode could not be read and was left as it is: {error.strerror or error}"
+        raise OSError(error.errno, text, str(path)) from error
+
+
+def _ends_as_archive(path: Path) -> bool:
+    """Whether a file was written to its end, which is all that is read."""
+    with _named(path), open(path, "rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _ARCHIVE_END_BYTES))
+        end = file.read()
+    return zipfile.is_zipfile(io.BytesIO(end))  # given the file, it would call one that it cannot read no archive
 
 
 def _describe(layout: dict[str, tuple[int, ...]]) -> str:

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from bayes_planet.config import Config
 from bayes_planet.evaluation.score import Score
+from bayes_planet.replay.files import recover_folder
 from bayes_planet.training import saved_model
 from bayes_planet.training.checkpoints import CheckpointError
 from bayes_planet.training.learner import Learner
@@ -12,7 +12,6 @@ from bayes_planet.training.run_directory import RunDirectory
 
 def keep_best(
     directory: RunDirectory,
-    config: Config,
     learner: Learner,
     score: Score,
     progress: saved_model.Progress,
@@ -24,16 +23,18 @@ def keep_best(
     publish. The returns it was chosen by are in its model.json.
 
     Args:
-      directory: the run's, which has its spaces.json.
+      directory: the run's, which has its config.yaml and spaces.json.
       progress: 'episodes', 'env_steps' and 'updates' so far.
       note: told where it cannot be saved, which leaves the older one untouched.
     """
     spaces, best = directory.read_spaces(), RunDirectory(directory.best_model)
     try:
+        recover_folder(best.path)  # else, after a kill in the middle of a replacement, any score would be the best
         known = (best.saved_model() or {}).get("evaluation", {})
         if spaces is None or score.mean <= known.get("return_mean", -float("inf")):
             return
         evaluation = {"return_mean": score.mean, "returns": list(score.returns)}
+        config = directory.read_config()
         saved_model.save(best.path, config, learner, spaces, progress, optimizer=False, evaluation=evaluation)
     except (CheckpointError, OSError, ValueError) as error:
         note(f"The best model so far could not be saved in {best.path}, training goes on: {error}")

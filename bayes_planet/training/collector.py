@@ -87,12 +87,15 @@ class Collector:
         return getattr(self._environments, "episode_steps", 0)
 
     def next_indices(self, present: Sequence[int]) -> list[int]:
-        """The replay's places that the next round of episodes fills, given those that are taken."""
+        """The replay's places that the next round of episodes fills, given those that are taken.
+
+        Seed episodes, one that was lost among them too, have a round of their own, as their actions are random.
+        """
         config, taken = self._config.train, set(present)
         count = self._environments.count
         missing = [index for index in range(len(taken) + count) if index not in taken]
-        limit = config.seed_episodes if len(taken) < config.seed_episodes else config.episodes
-        return missing[: max(0, min(count, limit - len(taken)))]
+        seeds = [index for index in missing if index < config.seed_episodes]
+        return (seeds or missing)[: max(0, min(count, config.episodes - len(taken)))]
 
     def start(self, indices: list[int]) -> None:
         """Begins to collect in a thread; `collect` of the same indices waits for it."""
@@ -159,19 +162,19 @@ class Collector:
         policies: list[RandomPolicy | ActorPolicy] = []
 
         def policy() -> RandomPolicy | ActorPolicy:
-            policies.append(self._policy(int(indices[0]), before_step))
+            policies.append(self._policy([int(index) for index in indices], before_step))
             return policies[-1]
 
         return self._rollouts(environments, policy, seeds), policies[-1]
 
-    def _policy(self, index: int, before_step: Callable[[], None]) -> RandomPolicy | ActorPolicy:
-        config = self._config
-        if index < config.train.seed_episodes:
-            return RandomPolicy(self._action_size, config.seed, index, before_step=before_step)
-        noise, exponent = noise_of_episode(config.train, index), config.train.exploration_noise_exponent
+    def _policy(self, indices: Sequence[int], before_step: Callable[[], None]) -> RandomPolicy | ActorPolicy:
+        config, first = self._config, indices[0]
+        if first < config.train.seed_episodes:
+            return RandomPolicy(self._action_size, config.seed, first, before_step=before_step)
         return ActorPolicy(
-            self._actor, config.seed, Stream.TRAIN_ACTOR, index,
-            noise=noise, noise_exponent=exponent, before_step=before_step,
+            self._actor, config.seed, Stream.TRAIN_ACTOR, first,
+            noise=[noise_of_episode(config.train, index) for index in indices],
+            noise_exponent=config.train.exploration_noise_exponent, before_step=before_step,
         )  # fmt: skip
 
     def surviving_faults(self, environments: Environments, work: Callable[[], Result]) -> Result:

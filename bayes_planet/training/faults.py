@@ -44,7 +44,7 @@ class FaultTolerantRollouts:
           WorkerError: an episode was lost more than WORKER_FAULTS times, or a process does not even start.
         """
         for index in environments.broken:
-            self._count(f"worker {index} ended between two episodes")
+            self._count("it ended between two episodes")
             self._restart(environments, index)
         episodes: dict[int, Episode] = {}
         losses = [0] * len(seeds)

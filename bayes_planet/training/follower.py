@@ -1,10 +1,33 @@
-"""The processes beside the chief in multi-worker training: they do the updates in step with it, and nothing else."""
+"""The processes of multi-worker training: a chief that collects, and others that do the updates in step with it."""
 
 import time
+from pathlib import Path
 
+from bayes_planet.replay.files import write_atomically
+from bayes_planet.training.run_directory import RunDirectory
 from bayes_planet.training.trainer import Trainer
 
 POLL_SECONDS = 0.1
+
+
+def _published(directory: RunDirectory) -> Path:
+    return directory.episodes / ".collected"
+
+
+class Chief(Trainer):
+    """A `Trainer` that tells its followers how many episodes there are, once a round of them is complete."""
+
+    def restore(self) -> bool:
+        found = super().restore()
+        self._publish()
+        return found
+
+    def _collect(self) -> None:
+        super()._collect()
+        self._publish()
+
+    def _publish(self) -> None:
+        write_atomically(_published(self.directory), str(self.replay.episodes).encode())
 
 
 class Follower(Trainer):
@@ -16,10 +39,19 @@ class Follower(Trainer):
 
     def _collect(self) -> None:
         before = self.replay.episodes
-        while self.replay.episodes == before:
+        while (complete := self._complete_episodes()) <= before or self.replay.episodes < complete:
             self._stop_if_asked()
             time.sleep(POLL_SECONDS)
             self.replay.refresh()
+
+    def _collect_meanwhile(self) -> None:
+        pass
+
+    def _complete_episodes(self) -> int:
+        try:
+            return int(_published(self.directory).read_bytes())
+        except FileNotFoundError:  # the chief has not begun
+            return 0
 
     def _evaluate(self) -> None:
         self._evaluated_at = self.counters.episodes

@@ -1,12 +1,14 @@
 """The numbers of a run: one JSON object a line in `metrics.jsonl`, and the same in TensorBoard."""
 
+import contextlib
 import datetime
+import errno
 import json
 import math
 import numbers
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -74,7 +76,8 @@ class MetricsWriter:
         if self.path.exists():
             self._rewrite(read_metrics(self.path))
         self._file = open(self.path, "ab")  # noqa: SIM115
-        self._summaries = tf.summary.create_file_writer(str(logdir / "tensorboard"), flush_millis=10_000)
+        with self._os_errors():
+            self._summaries = tf.summary.create_file_writer(str(logdir / "tensorboard"), flush_millis=10_000)
 
     def _rewrite(self, rows: list[Row]) -> None:
         """Writes the file anew if it holds something else than `rows`, and goes on from the last row's time."""
@@ -100,6 +103,7 @@ class MetricsWriter:
 
         Raises:
             ValueError: a name is one of the row's own, or a value is neither a number nor a string.
+            OSError: it cannot be written; ENOSPC where the disk is full.
         """
         taken = sorted(set(values) & set(COUNTERS))
         if taken:
@@ -115,7 +119,7 @@ class MetricsWriter:
         row |= {name: value for name, value in plain.items() if value is not None}
         self._file.write(_encode(row))
         self._file.flush()
-        with self._summaries.as_default(step=int(env_steps)):
+        with self._os_errors(), self._summaries.as_default(step=int(env_steps)):
             for name, value in row.items():
                 if isinstance(value, dict):
                     self._histogram(name, value)
@@ -142,7 +146,7 @@ class MetricsWriter:
             image: uint8 [height, width, 3].
             step: environment steps so far.
         """
-        with self._summaries.as_default():
+        with self._os_errors(), self._summaries.as_default():
             self._tf.summary.image(name, np.asarray(image)[None], step=step)
 
     def video(self, name: str, frames: np.ndarray, step: int, fps: float = 15) -> None:
@@ -160,7 +164,7 @@ class MetricsWriter:
         # What tf.summary.image writes (width, height, encoded images), which has no way to take a GIF.
         metadata = tf.compat.v1.SummaryMetadata()
         metadata.plugin_data.plugin_name = "images"
-        with self._summaries.as_default():
+        with self._os_errors(), self._summaries.as_default():
             tf.summary.write(name, tf.constant([str(width), str(height), gif]), step=step, metadata=metadata)
 
     def truncate(self, updates: int) -> list[Row]:
@@ -182,14 +186,27 @@ class MetricsWriter:
         """Makes everything written so far survive a power cut; call it before a checkpoint is saved."""
         self._file.flush()
         os.fsync(self._file.fileno())
-        self._summaries.flush()
+        with self._os_errors():
+            self._summaries.flush()
 
     def close(self) -> None:
         """Flushes and closes. May be called twice."""
         if not self._file.closed:
-            self.flush()
-            self._file.close()
-            self._summaries.close()
+            try:
+                self.flush()
+            finally:
+                with self._file, self._os_errors():
+                    self._summaries.close()
+
+    @contextlib.contextmanager
+    def _os_errors(self) -> Iterator[None]:
+        """What TensorFlow could not write is an OSError, as what Python could not."""
+        try:
+            yield
+        except self._tf.errors.OpError as error:
+            full = isinstance(error, self._tf.errors.ResourceExhaustedError)
+            number = errno.ENOSPC if full else errno.EIO
+            raise OSError(number, error.message, str(self.path.parent / "tensorboard")) from error
 
     def __enter__(self) -> "MetricsWriter":
         return self

@@ -1,7 +1,7 @@
 """NumPy faces of the policies: what a rollout asks at every step."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -37,7 +37,7 @@ class ActorPolicy:
     Args:
       actor: filters, plans and acts.
       run_seed, stream, counts: the random stream of the round.
-      noise: stddev of the exploration noise; 0 for evaluation.
+      noise: stddev of the exploration noise, one for all episodes of the round or one for each; 0 for evaluation.
       noise_exponent: its power spectrum over time is 1 / f^noise_exponent; 0: white.
       before_step: called before every decision; it may raise to end the rollout.
 
@@ -52,15 +52,15 @@ class ActorPolicy:
         run_seed: int,
         stream: Stream,
         *counts: int,
-        noise: float = 0.0,
+        noise: float | Sequence[float] = 0.0,
         noise_exponent: float = 0.0,
         before_step: Callable[[], None] = lambda: None,
     ):
         self._actor = actor
         self._run_seed, self._stream, self._counts = run_seed, stream, counts
-        self._noise = noise
+        self._noise = np.asarray(noise, np.float32).reshape([-1, 1])
         self._colored: ColoredNoise | None = None
-        if noise and noise_exponent:
+        if self._noise.any() and noise_exponent:
             self._colored = ColoredNoise(noise_exponent, run_seed, stream, *counts)
         self._before_step = before_step
         self._state: ActorState | None = None
@@ -72,6 +72,7 @@ class ActorPolicy:
         start = time.perf_counter()
         if self._state is None:
             self._state = self._actor.initial_state(len(is_first))
+            self._noise = np.broadcast_to(self._noise, [len(is_first), 1])
         seed = seed_words(self._run_seed, self._stream, *self._counts, step)
         tensors = {key: tf.convert_to_tensor(value) for key, value in observation.items()}
         unit_noise = None

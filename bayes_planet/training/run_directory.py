@@ -1,5 +1,6 @@
 """The folder of a run: what lies where, who may write to it, and whether it belongs to this configuration."""
 
+import contextlib
 import fcntl
 import json
 import time
@@ -10,9 +11,9 @@ import gymnasium
 
 from bayes_planet import presets
 from bayes_planet.config import Config
-from bayes_planet.replay.files import write_atomically
+from bayes_planet.replay.files import recover_folder, write_atomically
 from bayes_planet.training import spaces
-from bayes_planet.training.starts import start, versions
+from bayes_planet.training.starts import announcement, start, versions
 
 # Settings that may change between two starts of one run, since they do not change what was learned so far.
 CHANGEABLE = (
@@ -41,6 +42,8 @@ ADJUSTABLE = (
     "train.exploration_",
     "train.skipped_updates_limit",
 )
+# How long a process beside the chief waits for it to replace what a start that came to nothing has left, in seconds.
+REPLACING_SECONDS = 60.0
 
 
 class RunDirectoryError(ValueError):
@@ -61,6 +64,7 @@ class RunDirectory:
         self.metrics_file = self.path / "metrics.jsonl"
         self.spaces_file = self.path / "spaces.json"
         self.starts_file = self.path / "starts.json"
+        self.versions_file = self.path / "versions.json"
         self.model_file = self.path / "model.json"
         self.episodes = self.path / "episodes"
         self.checkpoints = self.path / "checkpoints"
@@ -68,7 +72,6 @@ class RunDirectory:
         self.videos = self.path / "videos"
         self.logs = self.path / "logs"
         self._lock: IO[str] | None = None
-        self._changed: dict[str, tuple[Any, Any]] = {}
         self.metrics = self.path
 
     def follow(self, config: Config, index: int, change: bool = False, seconds: float = 600.0) -> Config:
@@ -84,7 +87,12 @@ class RunDirectory:
                     "start that one too, with the same --logdir on a file system that all hosts share."
                 )
             time.sleep(0.1)
-        self._check(config, change)
+        deadline = min(deadline, time.monotonic() + REPLACING_SECONDS)
+        while not self._belongs_to(config, change):
+            if self.holds_run() or time.monotonic() > deadline:
+                self._check(config, change)
+                break
+            time.sleep(0.1)
         self.logs = self.logs / f"process-{index}"
         self.logs.mkdir(parents=True, exist_ok=True)
         self.metrics = self.logs
@@ -93,13 +101,16 @@ class RunDirectory:
     def prepare(self, config: Config, change: bool = False) -> Config:
         """Makes the folder and writes config.yaml, or checks that it belongs to `config`; returns the one to run.
 
+        A folder that does not hold a run (`holds_run`) is free for any. What `change` changes is noted in starts.json
+        first, for `record_start`, so that it is not lost where this start fails before.
+
         Args:
           config: of the run.
           change: a run that is there may go on with other settings out of `ADJUSTABLE`.
 
         Raises:
-          RunDirectoryError: another configuration's run lies here, another process writes to it, or the path is
-            a file.
+          RunDirectoryError: another configuration's run lies here, another process writes to it, the path is a file,
+            or starts.json cannot be read.
         """
         if self.path.exists() and not self.path.is_dir():
             raise RunDirectoryError(f"--logdir is {self.path}, a file. Accepted: a folder, or a name that is free.")
@@ -111,17 +122,45 @@ class RunDirectory:
         self.logs.mkdir(parents=True, exist_ok=True)
         self.lock()
         try:
-            if self.config_file.exists():
-                self._changed |= self._check(config, change)
+            recover_folder(self.best_model)
+            if self.holds_run() or self._belongs_to(config, change):
+                self._announce(self._check(config, change))
+            elif self.config_file.exists():
+                self.starts_file.unlink(missing_ok=True)  # they are of what is replaced
+            # Before config.yaml: see `holds_run`.
+            write_atomically(self.versions_file, json.dumps(versions(), indent=1).encode() + b"\n")
             presets.save(config, self.config_file)
-            write_atomically(self.path / "versions.json", json.dumps(versions(), indent=1).encode() + b"\n")
         except BaseException:
             self.unlock()
             raise
         return config
 
+    def holds_run(self) -> bool:
+        """Whether config.yaml says what must be kept: no other configuration may take the folder.
+
+        It may where a start came to nothing (a mistyped task, an interruption before the first episode ended): there is
+        no episode, not even a corrupt one, no checkpoint, no best model and no row of metrics. A config.yaml without
+        versions.json is not from such a start.
+        """
+        if not self.config_file.exists():
+            return False
+        if self.model_file.exists() or self.best_model.exists() or not self.versions_file.exists():
+            return True
+        for folder in (self.episodes, self.checkpoints):
+            if folder.is_dir() and any(not path.name.startswith(".") for path in folder.iterdir()):
+                return True
+        return self.metrics_file.exists() and bool(self.metrics_file.read_bytes().strip())
+
     def read_config(self) -> Config:
-        """The configuration of a run that exists."""
+        """The configuration of a run or a saved model that exists.
+
+        Raises:
+          RunDirectoryError: there is none.
+          ConfigError: config.yaml cannot be used.
+        """
+        if not self.config_file.exists():
+            with contextlib.suppress(OSError):
+                recover_folder(self.path)  # a saved model that a killed process was about to replace
         if not self.config_file.exists():
             raise RunDirectoryError(
                 f"{self.path} holds no run: there is no config.yaml in it. Give the --logdir of a training run."
@@ -140,19 +179,26 @@ class RunDirectory:
     def record_start(self, episodes: int) -> None:
         """Adds to starts.json who works on the run from here on: command line, machine, versions. The chief alone.
 
-        Once a process, and where settings have changed since: `learn` in pieces is one start.
+        Once a process, and where settings have changed since the start before: `learn` in pieces is one start.
 
         Args:
           episodes: training episodes that there are.
+
+        Raises:
+          RunDirectoryError: starts.json was changed and cannot be read.
         """
         if self._lock is None:
             return
-        starts, new = self.read_starts(), start(episodes)
-        if self._changed:
-            new["changed"] = self._changed
-        if self._changed or not any(entry["started"] == new["started"] for entry in starts):
-            write_atomically(self.starts_file, json.dumps([*starts, new], indent=1).encode() + b"\n")
-        self._changed = {}
+        (starts, changed_from), new = self._read_starts(), start(episodes)
+        now = presets.flatten(self.read_config()) if changed_from else {}
+        changed = {key: [old, now[key]] for key, old in changed_from.items() if key in now and now[key] != old}
+        if changed:
+            new["changed"] = changed
+        if changed or not any(entry["started"] == new["started"] for entry in starts):
+            starts.append(new)
+        elif not changed_from:
+            return
+        self._write_starts(starts)
 
     def read_starts(self) -> list[dict[str, Any]]:
         """What `record_start` has written, oldest first; empty for a run of an earlier version.
@@ -160,18 +206,38 @@ class RunDirectory:
         Raises:
           RunDirectoryError: the file was changed and cannot be read.
         """
+        return self._read_starts()[0]
+
+    def _announce(self, changed: dict[str, tuple[Any, Any]]) -> None:
+        """Keeps in starts.json what settings were at the start before, while they have not been recorded as changed."""
+        if not changed:
+            return
+        starts, changed_from = self._read_starts()
+        new = {key: old for key, (old, _) in changed.items() if key not in changed_from}
+        if new:
+            self._write_starts([*starts, announcement({**changed_from, **new})])
+
+    def _write_starts(self, entries: list[dict[str, Any]]) -> None:
+        write_atomically(self.starts_file, json.dumps(entries, indent=1).encode() + b"\n")
+
+    def _read_starts(self) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """The starts, and what the last entry announces if it is no start yet."""
         if not self.starts_file.exists():
-            return []
+            return [], {}
         try:
             starts = json.loads(self.starts_file.read_text(encoding="utf-8"))
             if not isinstance(starts, list) or not all(isinstance(each, dict) and "started" in each for each in starts):
                 raise ValueError("it is no list of starts")
+            if starts and not isinstance(starts[-1].get("changed_from", {}), dict):
+                raise ValueError("changed_from is no table of settings")
         except ValueError as error:
             raise RunDirectoryError(
                 f"{self.starts_file} cannot be read ({error}). It says how the run was made, and nothing depends on "
                 "it: restore it, or move it away."
             ) from error
-        return starts
+        if starts and "changed_from" in starts[-1]:
+            return starts[:-1], starts[-1]["changed_from"]
+        return starts, {}
 
     def saved_model(self) -> dict[str, Any] | None:
         """What model.json says of a saved model; None: the folder is a run."""
@@ -193,6 +259,13 @@ class RunDirectory:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
+
+    def _belongs_to(self, config: Config, change: bool) -> bool:
+        try:
+            self._check(config, change)
+        except (RunDirectoryError, presets.ConfigError):  # the latter where a version with other settings wrote it
+            return False
+        return True
 
     def _check(self, config: Config, change: bool) -> dict[str, tuple[Any, Any]]:
         """What changes in how the run learns, by setting: (old, new). Raises where it may not."""

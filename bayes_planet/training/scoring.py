@@ -57,8 +57,14 @@ def final_score(
     return timed_score(actor, run_seed, FINAL, environments, episodes, workers)[0]
 
 
-def film(actor: Actor, run_seed: int, environments: Workers) -> np.ndarray:
+def film(actor: Actor, run_seed: int, environments: Workers, rows: int) -> np.ndarray:
     """Frames uint8 [T + 1, S, S, 3] of the first episode of `final_score`, drawn whatever the agent observes.
+
+    Args:
+      actor, run_seed: as in `final_score`.
+      environments: the first one is used.
+      rows: min(workers, episodes) of `final_score`. Random numbers depend on how many episodes are planned for
+        together, so the plans of the others, of observations that are zeros, are made too.
 
     Raises:
       NoGLError, UnsupportedSpaceError: the environment cannot be drawn.
@@ -68,7 +74,9 @@ def film(actor: Actor, run_seed: int, environments: Workers) -> np.ndarray:
 
     def filmed(observation: Observation, is_first: np.ndarray, step: int) -> np.ndarray:
         frames.append(environments.render([0])[0])
-        return policy(observation, is_first, step)
+        others = {key: np.zeros((rows - 1, *value.shape[1:]), value.dtype) for key, value in observation.items()}
+        together = {key: np.concatenate([value, others[key]]) for key, value in observation.items()}
+        return policy(together, np.repeat(is_first, rows), step)[:1]
 
     rollout(environments, filmed, [environment_seed(run_seed, Stream.EVALUATION_ENVIRONMENT, FINAL, 0)])
     return np.stack([*frames, environments.render([0])[0]])

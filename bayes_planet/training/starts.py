@@ -77,6 +77,12 @@ def start(episodes: int) -> dict[str, Any]:
     }
 
 
+def announcement(changed_from: dict[str, Any]) -> dict[str, Any]:
+    """The entry that this process puts in the place of its `start` until it works: settings of the start before, by
+    key, that are others now."""
+    return {"started": _PROCESS_STARTED, "changed_from": changed_from}
+
+
 def _accelerators() -> list[str]:
     import tensorflow as tf  # not before a command has diverted its output
 

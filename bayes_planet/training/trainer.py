@@ -34,7 +34,15 @@ from bayes_planet.world_model.interface import PredictiveWorldModel, missing
 
 
 class Interrupted(Exception):
-    """The run was asked to stop and has saved what it had."""
+    """The run was asked to stop. It has saved what it had, unless the last checkpoint failed.
+
+    Attributes:
+      saved: what is on disk is all that was done.
+    """
+
+    def __init__(self, saved: bool = True):
+        super().__init__("asked to stop")
+        self.saved = saved
 
 
 class TrainingDivergedError(RuntimeError):
@@ -121,6 +129,7 @@ class Trainer:
         self._skipped_in_a_row = 0
         self._snapshot_at = -1
         self._saved_at = time.monotonic()
+        self._saved = True
 
     @classmethod
     def from_parts(
@@ -185,7 +194,7 @@ class Trainer:
         for index in self.replay.indices:
             if index not in logged:
                 with contextlib.suppress(CorruptEpisodeError):  # moved aside; it will be collected anew
-                    self._log_episode(index, self.replay.load(index), {})
+                    self._write(self._episode_values(index, self.replay.load(index), {}))
         self.directory.record_start(self.replay.episodes)
         return saved is not None
 
@@ -197,7 +206,7 @@ class Trainer:
             due comes first.
 
         Raises:
-          Interrupted: `should_stop` said so; everything is saved.
+          Interrupted: `should_stop` said so; everything is saved, or its `saved` is false.
           TrainingDivergedError: see `train.skipped_updates_limit`.
         """
         work = {Task.COLLECT: self._collect, Task.UPDATE: self._train, Task.EVALUATE: self._evaluate}
@@ -218,7 +227,7 @@ class Trainer:
 
     def _stop_if_asked(self) -> None:
         if self._should_stop():
-            raise Interrupted
+            raise Interrupted(self._saved)
 
     def _tell(self, event: Callable[..., None], *arguments: Any) -> None:
         try:
@@ -233,7 +242,9 @@ class Trainer:
         try:
             counters = {"evaluated_at": self._evaluated_at, "snapshot_at": self._snapshot_at}
             self.checkpoints.save({**counters, "updates": self.counters.updates})
+            self._saved = True
         except CheckpointError as error:
+            self._saved = False
             self._events.note(f"The checkpoint could not be saved, the older ones are untouched: {error}")
 
     def _collect(self) -> None:
@@ -247,9 +258,13 @@ class Trainer:
             self._stop_if_asked()
 
         collected = self._collector.collect(indices, before_step, self._stop_if_asked)
+        rows = []
         for index, episode in zip(collected.indices, collected.episodes, strict=True):
             self.replay.add(episode, index)
-            row = self._log_episode(index, episode, collected.speed)
+            rows.append(self._record(self._episode_values(index, episode, collected.speed)))
+        # Not before all of the round are stored: whoever watches may take minutes, or raise.
+        for episode, row in zip(collected.episodes, rows, strict=True):
+            self._tell(self._events.row, row)
             self._tell(self._events.episode, episode, row)
 
     def _collect_meanwhile(self) -> None:
@@ -276,28 +291,31 @@ class Trainer:
 
         return before_step
 
-    def _log_episode(self, index: int, episode: Episode, extra: dict[str, float]) -> dict:
+    def _episode_values(self, index: int, episode: Episode, extra: dict[str, float]) -> dict[str, Any]:
         train = self.config.train
         random = index < train.seed_episodes
-        return self._write(
-            {
-                "train/episode": index,
-                "train/return": float(np.sum(episode["reward"], dtype=np.float64)),
-                "train/episode_steps": len(episode["reward"]) - 1,
-                "train/random_actions": int(random),
-                **({} if random else {"train/exploration_noise": noise_of_episode(train, index)}),
-                "replay/episodes": self.replay.episodes,
-                "replay/rows": self.replay.rows,
-                "replay/corrupt_files": self.replay.corrupt,
-                "env/worker_faults": self._collector.worker_faults,
-                "env/dropped_episodes": self._collector.dropped_episodes,
-                **extra,
-            }
+        return {
+            "train/episode": index,
+            "train/return": float(np.sum(episode["reward"], dtype=np.float64)),
+            "train/episode_steps": len(episode["reward"]) - 1,
+            "train/random_actions": int(random),
+            **({} if random else {"train/exploration_noise": noise_of_episode(train, index)}),
+            "replay/episodes": self.replay.episodes,
+            "replay/rows": self.replay.rows,
+            "replay/corrupt_files": self.replay.corrupt,
+            "env/worker_faults": self._collector.worker_faults,
+            "env/dropped_episodes": self._collector.dropped_episodes,
+            **extra,
+        }
+
+    def _record(self, values: dict[str, Any]) -> dict:
+        counters = self.counters
+        return self.metrics.write(
+            values, updates=counters.updates, env_steps=self.env_steps, episodes=counters.episodes
         )
 
     def _write(self, values: dict[str, Any]) -> dict:
-        counters = self.counters
-        row = self.metrics.write(values, updates=counters.updates, env_steps=self.env_steps, episodes=counters.episodes)
+        row = self._record(values)
         self._tell(self._events.row, row)
         return row
 
@@ -369,7 +387,7 @@ class Trainer:
         row = self._write(values)
         if config.evaluation.keep_best:
             progress = {"episodes": counters.episodes, "env_steps": self.env_steps, "updates": counters.updates}
-            keep_best(self.directory, config, self.learner, score, progress, self._events.note)
+            keep_best(self.directory, self.learner, score, progress, self._events.note)
         self._tell(self._events.evaluation, score, row)
 
     def _open_loop(self, score: Score) -> dict[str, float]:

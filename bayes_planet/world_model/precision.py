@@ -17,7 +17,7 @@ def dtype_policy(precision: str) -> str:
 def _has_native_bfloat16() -> bool:
     if tf.config.list_logical_devices("TPU"):
         return True
-    gpus = tf.config.list_physical_devices("GPU")
+    gpus = tf.config.get_visible_devices("GPU")
     if gpus:
         details = tf.config.experimental.get_device_details(gpus[0])
         return details.get("compute_capability", (0, 0)) >= (8, 0)

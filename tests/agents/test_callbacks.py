@@ -136,6 +136,7 @@ def test_the_best_model_and_older_ones_are_kept(kept, model):
     folder, _, _, judge, _, _ = kept
     best = BayesPlanet.load(folder / "best_model")
     assert best.evaluate(1, seed=5).mean == judge.best_mean_reward
+    assert best.config == BayesPlanet.load(model.logdir / "best_model").config == model.config
     older = {
         path.name: json.loads((path / "model.json").read_text())["updates"] for path in (folder / "older").iterdir()
     }

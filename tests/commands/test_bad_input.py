@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from bayes_planet import cli, presets
+from bayes_planet.replay import EpisodeStore
 from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError
+from tests.replay.make import make_episode
 
 
 def fails(capsys, *arguments: object) -> str:
@@ -69,10 +71,20 @@ def test_run_directory_of_another_configuration(capsys, tmp_path):
     directory = RunDirectory(tmp_path / "run")
     directory.prepare(config)
     directory.unlock()
+    EpisodeStore(directory.episodes, 0).add(make_episode(0, 5), 0)
     before = directory.config_file.read_text()
     text = fails(capsys, "train", "--config", "debug", "--logdir", tmp_path / "run", "model.hidden_units=17")
     assert "model.hidden_units: 16 there, 17 now" in text
     assert directory.config_file.read_text() == before
+
+
+def test_a_mistyped_first_command_does_not_bind_the_folder(capsys, tmp_path):
+    """The second one gets past the folder, to a mistake of its own; else the test would have to train."""
+    train = ("train", "--config", "debug", "--logdir", tmp_path / "run", "env.observations=state")
+    assert "cartpole-swingupp'" in fails(capsys, *train, "env.name=dm_control/cartpole-swingupp")
+    text = fails(capsys, *train, "env.name=dm_control/cartpole-swingu", "train.batch_size=3")
+    assert "cartpole-swingu'" in text and "another configuration" not in text
+    assert RunDirectory(tmp_path / "run").read_config().train.batch_size == 3
 
 
 def test_run_directory_in_use(tmp_path):

@@ -1,8 +1,11 @@
+import errno
+import io
 import os
 import signal
 import subprocess
 import sys
 import time
+import zipfile
 from collections import Counter
 from pathlib import Path
 
@@ -13,6 +16,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from bayes_planet.replay import CorruptEpisodeError, EpisodeStore
+from bayes_planet.replay import store as store_module
 from tests.replay.make import assert_same, make_episode
 
 ROOT = Path(__file__).parents[2]
@@ -211,6 +215,79 @@ def test_files_cut_short_and_odd_ones_are_found_on_opening(tmp_path):
         store = EpisodeStore(tmp_path, 0)
     assert len(warned) == store.corrupt == 4
     assert store.indices == [2, 3] and len(list(tmp_path.glob("*.corrupt"))) == 4
+
+
+@pytest.mark.parametrize(
+    ("target", "error"), [("episode-000001-rows000012.npz", OSError), ("storage that is away", FileNotFoundError)]
+)
+def test_a_file_that_cannot_be_opened_may_be_sound(tmp_path, target, error):
+    """A link to itself (ELOOP) and one to what is not there: errors of the system that root meets too."""
+    store = filled(tmp_path, [10, 12])
+    path = store.path(1)
+    kept = path.rename(tmp_path / "kept")
+    path.symlink_to(target)
+    message = r"An episode could not be read and was left as it is: .*-000001-rows000012\.npz"
+    for attempt in (lambda: EpisodeStore(tmp_path, 0), store.refresh, lambda: load_from_disk(store, 1)):
+        with pytest.raises(error, match=message):
+            attempt()
+    assert store.indices == [0, 1] and store.corrupt == 0 and not list(tmp_path.glob("*.corrupt"))
+    kept.replace(path)
+    again = EpisodeStore(tmp_path, 0)
+    assert again.indices == [0, 1] and again.corrupt == 0
+    assert_same(again.load(1), make_episode(1, 12))
+
+
+def load_from_disk(store, index):
+    """As if it had been dropped from memory."""
+    store._decoded.clear()
+    store._decoded_bytes = 0
+    return store.load(index)
+
+
+def test_a_failing_disk_is_no_corrupt_file(tmp_path, monkeypatch):
+    """The file opens, and reading it fails: what a bad sector and a server that is away look like."""
+    filled(tmp_path, [10, 12])
+
+    class Failing(io.FileIO):
+        def read(self, size=-1):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        readall = readinto = read
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store_module, "open", lambda path, mode: Failing(path, mode), raising=False)
+        patch.setattr(zipfile.io, "open", lambda path, mode: Failing(path, mode))
+        with pytest.raises(OSError, match=r"left as it is: Input/output error: .*episode-000000") as raised:
+            EpisodeStore(tmp_path, 0)
+        assert raised.value.errno == errno.EIO
+    store = EpisodeStore(tmp_path, 0)
+    assert store.indices == [0, 1] and store.corrupt == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", lambda path: Failing(path, "rb").read())
+        with pytest.raises(OSError, match=r"left as it is: Input/output error: .*episode-000001"):
+            store.load(1)
+    assert_same(store.load(1), make_episode(1, 12))
+
+
+def test_only_the_end_of_a_large_file_is_read_on_opening(tmp_path, monkeypatch):
+    """And that is enough: with and without compression, with the longest comment a zip file can have."""
+    read = []
+
+    class Counting(io.FileIO):
+        def read(self, size=-1):
+            read.append(super().read(size))
+            return read[-1]
+
+    for index, compress in enumerate((True, False)):
+        EpisodeStore(tmp_path, 0, compress).add(make_episode(index, 2000, image=True), index)
+    path = EpisodeStore(tmp_path, 0).path(1)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.comment = b"x" * 65535
+    monkeypatch.setattr(store_module, "open", lambda path, mode: Counting(path, mode), raising=False)
+    store = EpisodeStore(tmp_path, 0)
+    assert store.indices == [0, 1] and [len(data) for data in read] == [65558, 65558]
+    assert_same(store.load(1), make_episode(1, 2000, image=True))
+    assert min(store.path(index).stat().st_size for index in (0, 1)) > 2 * 65558
 
 
 def test_two_damaged_files_of_one_name_are_both_kept(tmp_path):

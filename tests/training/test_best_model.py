@@ -48,7 +48,7 @@ def test_the_weights_of_the_best_evaluation_stay(run):
     found = []
     for number, returns in enumerate([(5.0, 7.0), (2.0, 8.0), (6.0, 6.0), (6.0, 7.0)]):
         weight.assign(np.full(weight.shape, number, np.float32))
-        keep_best(directory, config, parts.learner, Score(returns, ()), PROGRESS, notes.append)
+        keep_best(directory, parts.learner, Score(returns, ()), PROGRESS, notes.append)
         found.append(kept(directory))
     assert found == [0, 0, 0, 3]  # an equal mean does not replace it
     assert not notes
@@ -62,7 +62,7 @@ def test_another_folder_of_that_name_is_left_alone(run):
     directory.best_model.mkdir()
     (directory.best_model / "mine.txt").write_text("mine")
     notes: list[str] = []
-    keep_best(directory, config, parts.learner, Score((1.0,), ()), PROGRESS, notes.append)
+    keep_best(directory, parts.learner, Score((1.0,), ()), PROGRESS, notes.append)
     assert "best_model" in notes[0] and "no saved model" in notes[0]
     assert [path.name for path in directory.best_model.iterdir()] == ["mine.txt"]
 

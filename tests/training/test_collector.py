@@ -142,3 +142,31 @@ def test_an_evaluation_with_a_fault_is_done_again(four, parts):
 
     assert collector.surviving_faults(four, work) == 2
     assert (collector.worker_faults, collector.dropped_episodes, four.broken) == (1, 0, [])
+
+
+@pytest.mark.parametrize("taken, expected", [
+    ([], [0, 1, 2, 3]),
+    ([0, 1, 2, 3], [4]),
+    ([0, 1, 2, 3, 4], [5, 6, 7, 8]),
+    ([0, 1, 3, 4, *range(5, 20)], [2]),  # a seed episode was lost: its actions are random, those of 20 are not
+    ([*range(9), *range(10, 20)], [9, 20, 21, 22]),
+    (list(range(28)), [28, 29]),
+])  # fmt: skip
+def test_seed_episodes_have_rounds_of_their_own(four, parts, taken, expected):
+    collector = Collector(config_of("train.seed_episodes=5", "train.episodes=30"), four, parts.actor, 1)
+    assert collector.next_indices(taken) == expected
+    collector.close()
+
+
+@pytest.mark.parametrize("exponent", [0, 1])
+def test_each_episode_of_a_round_has_its_own_noise(four, parts, exponent):
+    """Annealed to nothing at episode 4: of the round 3, 4 the second is what it is without any noise."""
+    annealed = ("train.exploration_noise=0.4", "train.exploration_anneal_episodes=4", "train.exploration_noise_final=0")
+    anneal = (PLANNED, *annealed, f"train.exploration_noise_exponent={exponent}", "train.episodes=5")
+    none = (PLANNED, "train.exploration_noise=0", "train.episodes=5")
+    (noisy, still), (plain, other) = (
+        collector_of(four, parts, *overrides).collect([3, 4, 5, 6], lambda: None).episodes[:2]
+        for overrides in (anneal, none)
+    )
+    np.testing.assert_array_equal(still["action"], other["action"])
+    assert 0 < np.mean(np.abs(noisy["action"] - plain["action"])) < 0.3

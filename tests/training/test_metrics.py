@@ -1,5 +1,9 @@
 import io
 import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -160,3 +164,43 @@ def test_a_broken_line_in_the_middle_is_named(tmp_path):
         path.write_text(f'{{"updates": 1}}\n{wrong}\n{{"updates": 2}}\n')
         with pytest.raises(ValueError, match=r"Line 2 of .*metrics.jsonl is not a JSON object.*Delete the line"):
             read_metrics(path)
+
+
+FULL_DISK = """
+import errno, os, sys
+from pathlib import Path
+import numpy as np
+from bayes_planet.training.metrics import MetricsWriter
+
+folder = Path(sys.argv[1])
+writer = MetricsWriter(folder / "run")
+writer.write({"loss/total": 1.0}, updates=1, env_steps=1, episodes=1)
+writer.flush()
+filling = os.open(folder / "filling", os.O_CREAT | os.O_WRONLY)
+try:
+    while True:
+        os.write(filling, bytes(4096))
+except OSError as error:
+    assert error.errno == errno.ENOSPC
+try:
+    for _ in range(20):  # TensorFlow notices late
+        writer.video("film", np.random.default_rng(0).integers(0, 256, (2, 64, 64, 3), np.uint8), 2)
+        writer.write({"loss/total": 2.0}, updates=2, env_steps=2, episodes=1)
+    print("a full disk took it")
+except OSError as error:
+    print(errno.errorcode[error.errno], Path(error.filename).name)
+os.remove(folder / "filling")
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="no unshare")
+def test_a_full_disk_is_an_os_error_whoever_writes(tmp_path):
+    """On a file system of 4 MB that is really full."""
+    shell = f"mount -t tmpfs -o size=4m tmpfs {tmp_path} && exec {sys.executable} - {tmp_path}"
+    command = ["unshare", "--user", "--map-root-user", "--mount", "bash", "-c", shell]
+    result = subprocess.run(command, input=FULL_DISK, capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    if "unshare" in result.stderr or "mount:" in result.stderr:
+        pytest.skip(f"no file system of one's own here: {result.stderr}")
+    assert result.returncode == 0, result.stderr[-2000:]
+    assert result.stdout.split() == ["ENOSPC", "tensorboard"]

@@ -4,8 +4,11 @@ import dataclasses
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -13,9 +16,12 @@ import tensorflow as tf
 
 from bayes_planet import presets
 from bayes_planet.config import BayesianConfig, Config
+from bayes_planet.replay import EpisodeStore
 from bayes_planet.report.starts import machine_text, read_starts
+from bayes_planet.training import run_directory
 from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError
 from bayes_planet.training.starts import machine, versions
+from tests.replay.make import make_episode
 
 
 def change(config: Config, **records) -> Config:
@@ -29,8 +35,34 @@ def change(config: Config, **records) -> Config:
 def run(tmp_path):
     directory = RunDirectory(tmp_path / "runs" / "x")
     directory.prepare(Config(seed=3))
+    EpisodeStore(directory.episodes, 0).add(make_episode(0, 5), 0)
     yield directory
     directory.unlock()
+
+
+@pytest.fixture
+def free(tmp_path):
+    """What a start leaves that came to nothing."""
+    directory = RunDirectory(tmp_path / "runs" / "y")
+    directory.prepare(Config(seed=3))
+    directory.unlock()
+    return directory
+
+
+def started(path: Path, config: Config, change: bool, episodes: int | None = None) -> list[dict]:
+    """The starts, after one that got as far as to its work, with so many episodes, or (None) did not."""
+    directory = RunDirectory(path)
+    try:
+        directory.prepare(config, change)
+        if episodes is not None:
+            directory.record_start(episodes)
+    finally:
+        directory.unlock()
+    return RunDirectory(path).read_starts()
+
+
+def learning_rate(value: float) -> Config:
+    return change(Config(seed=3), train={"learning_rate": value})
 
 
 def test_a_new_folder_holds_the_resolved_configuration(run):
@@ -124,6 +156,154 @@ def test_change_goes_on_with_other_settings_and_keeps_what_changed_when(run):
     assert "changed" not in again.read_starts()[0]
 
 
+KILLED = """
+import os, signal, sys
+from bayes_planet import presets
+from bayes_planet.training.run_directory import RunDirectory
+RunDirectory(sys.argv[1]).prepare(presets.read(sys.argv[2]), change=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_start_changed_is_recorded_by_the_next(run, tmp_path):
+    """By one that gives the same settings without `change`: nothing differs from config.yaml any more."""
+    run.record_start(0)
+    run.unlock()
+    before = run.read_starts()
+    other = learning_rate(5e-4)
+    presets.save(other, tmp_path / "other.yaml")
+    ended = subprocess.run([sys.executable, "-c", KILLED, str(run.path), str(tmp_path / "other.yaml")], timeout=280)
+    assert ended.returncode == -signal.SIGKILL
+    assert run.read_config() == other
+    assert run.read_starts() == read_starts(run.path) == before  # it did no work
+
+    first, second = started(run.path, other, False, 5)
+    assert [first] == before
+    assert second["episodes"] == 5 and second["changed"] == {"train.learning_rate": [1e-3, 5e-4]}
+    assert json.loads(run.starts_file.read_text()) == read_starts(run.path) == [first, second]
+    assert started(run.path, other, False, 6) == [first, second]
+
+
+def test_what_is_recorded_is_the_way_from_start_to_start(run):
+    """However many starts in between came to nothing."""
+    run.record_start(0)
+    run.unlock()
+    horizon = change(learning_rate(2e-4), planner={"horizon": 5})
+    for config in (learning_rate(5e-4), learning_rate(3e-4), horizon):
+        assert len(started(run.path, config, True)) == 1
+    _, second = started(run.path, learning_rate(2e-4), True, 1)
+    assert second["changed"] == {"train.learning_rate": [1e-3, 2e-4]}
+    # There and back again is no change; one of the settings alone is.
+    started(run.path, learning_rate(9e-4), True)
+    assert len(started(run.path, learning_rate(2e-4), True, 2)) == 2
+    assert len(json.loads(run.starts_file.read_text())) == 2
+    *_, third = started(run.path, learning_rate(1e-3), True, 3)
+    assert third["changed"] == {"train.learning_rate": [2e-4, 1e-3]}
+
+
+@pytest.mark.parametrize("again", [5e-4, 1e-3])
+def test_a_start_that_cannot_replace_the_configuration_changes_nothing(run, monkeypatch, again):
+    """Whether the next one comes with the new settings or with the old."""
+    run.record_start(0)
+    run.unlock()
+    with monkeypatch.context() as patch:
+        patch.setattr(run_directory.presets, "save", lambda *arguments: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            started(run.path, learning_rate(5e-4), True)
+    assert run.read_config() == Config(seed=3)
+    changes = [entry.get("changed") for entry in started(run.path, learning_rate(again), True, 4)]
+    assert changes == ([None] if again == 1e-3 else [None, {"train.learning_rate": [1e-3, 5e-4]}])
+
+
+def test_going_back_loses_nothing_whenever_it_fails(run, monkeypatch):
+    run.record_start(0)
+    run.unlock()
+    started(run.path, learning_rate(5e-4), True)
+    with monkeypatch.context() as patch:
+        patch.setattr(run_directory.presets, "save", lambda *arguments: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            started(run.path, learning_rate(1e-3), True)
+    _, second = started(run.path, learning_rate(5e-4), False, 4)
+    assert second["changed"] == {"train.learning_rate": [1e-3, 5e-4]}
+
+
+def test_change_is_recorded_before_the_first_episode_too(free):
+    (first,) = started(free.path, Config(seed=3), False, 0)
+    assert started(free.path, learning_rate(5e-4), True) == [first]
+    assert started(free.path, learning_rate(5e-4), False, 0)[1]["changed"] == {"train.learning_rate": [1e-3, 5e-4]}
+
+
+def test_a_start_that_came_to_nothing_does_not_bind_the_folder(free):
+    """Its first command was mistyped, or was stopped before the first episode ended: nothing was learned."""
+    free.lock()
+    free.record_start(0)
+    free.unlock()
+    free.metrics_file.write_text("\n")
+    free.checkpoints.mkdir()
+    EpisodeStore(free.episodes, 0)
+    (free.episodes / ".episode-000000-rows000005.npz.tmp").write_text("half")
+    other = change(Config(seed=4), env={"name": "dm_control/cartpole-swingup"})
+    assert not free.holds_run()
+    assert started(free.path, Config(seed=3), False) == started(free.path, Config(seed=3), False) != []
+    (entry,) = started(free.path, other, False, 0)  # those of another run are not its own
+    assert free.read_config() == other and "changed" not in entry
+    free.config_file.unlink()
+    assert started(free.path, Config(seed=5), False) == [entry]  # nothing says that it is of another run
+    free.config_file.write_text("settings: [of another version]")
+    started(free.path, other, False)
+    assert free.read_config() == other
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "episodes/episode-000000-rows000005.npz",
+        "episodes/episode-000000-rows000005.npz.corrupt",
+        "checkpoints/ckpt-00000000/counters.json",
+        "checkpoints/ckpt-00000000.broken/counters.json",
+        "best_model/model.json",
+        "metrics.jsonl",
+        "model.json",
+    ],
+)
+def test_a_folder_with_something_learned_is_not_free(free, name):
+    file = free.path / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text('{"updates": 0}\n')
+    assert free.holds_run()
+    with pytest.raises(RunDirectoryError, match="another configuration" if name != "model.json" else "saved model"):
+        started(free.path, Config(seed=4), False)
+    assert free.read_config() == Config(seed=3)
+
+
+def test_a_configuration_that_no_start_has_written_is_not_replaced(tmp_path):
+    """A file of the user's, in a folder that was never a run's."""
+    (tmp_path / "config.yaml").write_text("seed: 3\n")
+    with pytest.raises(RunDirectoryError, match="another configuration"):
+        started(tmp_path, Config(seed=4), False)
+    (tmp_path / "config.yaml").write_text("mine: 3\n")
+    with pytest.raises(presets.ConfigError, match="mine"):
+        started(tmp_path, Config(seed=4), False)
+    assert (tmp_path / "config.yaml").read_text() == "mine: 3\n"
+
+
+def test_a_process_beside_the_chief_waits_for_it_to_replace_such_a_start(free, monkeypatch):
+    chief = RunDirectory(free.path)
+
+    def prepare() -> None:
+        time.sleep(0.5)
+        chief.prepare(Config(seed=4))
+
+    thread = threading.Thread(target=prepare)
+    thread.start()
+    assert RunDirectory(free.path).follow(Config(seed=4), 1, seconds=60) == Config(seed=4)
+    thread.join()
+    monkeypatch.setattr(run_directory, "REPLACING_SECONDS", 0.2)
+    with pytest.raises(RunDirectoryError, match="seed: 4 there, 5 now"):
+        RunDirectory(free.path).follow(Config(seed=5), 1, seconds=60)
+    chief.unlock()
+
+
 @pytest.mark.parametrize(
     "changes",
     [{"model": {"belief_units": 9}}, {"env": {"action_repeat": 2}}, {"train": {"updates_per_episode": 9}}, {"seed": 4}],
@@ -211,12 +391,16 @@ def test_a_machine_is_what_the_system_says():
     assert machine_text({**mine, "cores": 2, "accelerators": []}) == "CPU X, 2 cores, 8.0 GB, no accelerator"
 
 
-@pytest.mark.parametrize("text", ["[{", "{}", "[3]"])
+@pytest.mark.parametrize("text", ["[{", "{}", "[3]", '[{"started": "", "changed_from": 3}]'])
 def test_a_broken_list_of_starts_is_named_and_kept(run, text):
     run.starts_file.write_text(text)
     with pytest.raises(RunDirectoryError, match="starts.json cannot be read"):
         run.record_start(0)
+    run.unlock()
+    with pytest.raises(RunDirectoryError, match="starts.json cannot be read"):
+        RunDirectory(run.path).prepare(learning_rate(5e-4), change=True)
     assert run.starts_file.read_text() == text and read_starts(run.path) == []
+    assert run.read_config() == Config(seed=3)
 
 
 def test_a_saved_model_says_what_it_is(run):

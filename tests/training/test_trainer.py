@@ -18,6 +18,7 @@ from bayes_planet.config import Config
 from bayes_planet.envs import Workers
 from bayes_planet.replay import EpisodeStore
 from bayes_planet.training.build import Parts, build
+from bayes_planet.training.checkpoints import CheckpointError, Checkpoints
 from bayes_planet.training.collector import Collector
 from bayes_planet.training.metrics import read_metrics
 from bayes_planet.training.run_directory import RunDirectory
@@ -294,3 +295,36 @@ def test_a_run_takes_up_collecting_during_updates_and_leaves_it_again(tmp_path):
     again, _ = go_on(meanwhile, first + 5)
     np.testing.assert_allclose(again, last, atol=1e-5)
     assert np.abs(expected - later).max() > 0.01 and np.abs(later - last).max() > 0.01
+
+
+def test_a_watcher_that_fails_costs_no_episode_of_the_round(tmp_path):
+    def fail(episode, row) -> None:
+        if row["train/episode"] == 0:
+            raise ZeroDivisionError
+
+    config = config_of("env.workers=2", "train.episodes=2")
+    with trainer_in(tmp_path / "run", config, events=Events(episode=fail)) as trainer:
+        with pytest.raises(ZeroDivisionError):
+            trainer.run()
+        assert list(trainer.replay.indices) == [0, 1]
+    rows = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    assert [(row["train/episode"], row["episodes"]) for row in rows if "train/return" in row] == [(0, 1), (1, 2)]
+
+
+def test_a_stop_whose_checkpoint_failed_says_so(tmp_path, monkeypatch):
+    def full(self, counters) -> None:
+        raise CheckpointError("No space left on device")
+
+    stop: list[bool] = []
+    events = Events(note=lambda text: stop.append("could not be saved" in text))
+    with trainer_in(tmp_path / "run", config_of(), events=events, should_stop=lambda: bool(stop)) as trainer:
+        monkeypatch.setattr(Checkpoints, "save", full)
+        with pytest.raises(Interrupted) as caught:
+            trainer.run()
+        assert stop == [True] and not caught.value.saved
+    monkeypatch.undo()
+    stop.clear()
+    options = {"events": Events(episode=lambda episode, row: stop.append(True)), "should_stop": lambda: bool(stop)}
+    with trainer_in(tmp_path / "run", config_of(), **options) as trainer, pytest.raises(Interrupted) as caught:
+        trainer.run()
+    assert caught.value.saved

@@ -88,9 +88,18 @@ def _nested(settings: Mapping[str, Any]) -> dict[str, Any]:
                 raise ConfigError(f"The settings give {key!r} and the group above it. Accepted: one of the two.")
         if isinstance(value, Mapping):
             before = place.get(last)
-            value = {**(before if isinstance(before, dict) else {}), **_nested(value)}
+            value = _joined(before if isinstance(before, dict) else {}, _nested(value))
         place[last] = list(value) if isinstance(value, tuple) else value
     return nested
+
+
+def _joined(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """The later settings over the earlier ones, group by group."""
+    joined = dict(before)
+    for key, value in after.items():
+        both = isinstance(value, dict) and isinstance(joined.get(key), dict)
+        joined[key] = _joined(joined[key], value) if both else value
+    return joined
 
 
 def read(path: str | os.PathLike[str]) -> Config:

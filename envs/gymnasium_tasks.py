@@ -150,12 +150,23 @@ def renderer(
     task: Any = env.unwrapped
     if gymnasium_mujoco:
         _check_camera(task, config, name)
+    prepared: Any = None
+
+    def prepare() -> None:
+        """Again where a reset has made the model anew, as tasks of dm_control.composer do."""
+        nonlocal prepared
+        model = task.model if gymnasium_mujoco else task.physics.model
+        if model is not prepared:
+            rendering.apply_quality(model, quality)
+            prepared = model
+
     if uses_gl:
-        rendering.apply_quality(task.model if gymnasium_mujoco else task.physics.model, quality)
+        prepare()
 
     def render() -> np.ndarray:
         if uses_gl:
             backend.require()
+            prepare()
         try:
             frame = env.render()
         except gymnasium.error.DependencyNotInstalled as error:

@@ -26,6 +26,8 @@ TYPED = {
 }
 TYPED_AT_START = {error.__name__: error for error in (ValueError, TypeError, ImportError, ModuleNotFoundError)}
 LOG_LINES = 15
+LONGEST_SECONDS = 1e6
+"""Of waiting for an answer; `poll` takes no more than 2**31 milliseconds."""
 ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -42,7 +44,7 @@ class EnvironmentProcess:
           timeout: seconds it may take for an answer.
         """
         self.index = index
-        self._timeout = timeout
+        self._timeout = timeout = min(timeout, LONGEST_SECONDS)
         self._log_file = log_file
         self._log_start = log_file.stat().st_size if log_file is not None and log_file.exists() else 0
         self._number = 0

@@ -117,7 +117,7 @@ def area_resize(frame: np.ndarray, size: int) -> np.ndarray:
     """
     height, width, channels = frame.shape
     if (height, width) == (size, size):
-        return np.ascontiguousarray(frame)
+        return np.array(frame, order="C")  # a copy: the environment may draw the next one in the same place
     rows = _area_weights(height, size) @ frame.reshape(height, width * channels).astype(np.float32)
     columns = _area_weights(width, size) @ rows.reshape(size, width, channels)
     return np.ascontiguousarray(np.clip(np.rint(columns), 0, 255).astype(np.uint8))

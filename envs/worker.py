@@ -64,6 +64,28 @@ def answer(env: Any, command: str, argument: Any) -> Any:
     raise ValueError(f"The worker got the command {command!r}. Accepted: reset, step, render.")
 
 
+def without_unsendable(reply: tuple[Any, ...], error: Exception) -> tuple[Any, ...]:
+    """A reply without the entries of `info` that cannot be pickled; the error where it is something else."""
+    try:
+        *rest, info = reply[2]
+        dropped = [key for key, value in info.items() if not _sendable(value)]
+        if not dropped or not _sendable(rest):
+            raise error
+    except Exception:
+        text = f"What the environment returned cannot be sent to another process: {error}"
+        return ("error", reply[1], type(error).__name__, text, traceback.format_exc())
+    print(f"worker {os.getpid()}: info {dropped} cannot be sent to another process and is left out", flush=True)
+    return (*reply[:2], (*rest, {key: value for key, value in info.items() if key not in dropped}))
+
+
+def _sendable(value: Any) -> bool:
+    try:
+        pickle.dumps(value)
+    except Exception:
+        return False
+    return True
+
+
 def serve(connection: Connection) -> None:
     """Answers requests until the parent closes the connection."""
     number = 0
@@ -94,6 +116,8 @@ def serve(connection: Connection) -> None:
             connection.send(reply)
         except (BrokenPipeError, ConnectionResetError):
             return
+        except Exception as error:  # it cannot be pickled
+            connection.send(without_unsendable(reply, error))
         if env is None:
             return
 

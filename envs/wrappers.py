@@ -39,12 +39,14 @@ class ScaledActions(gymnasium.Wrapper):
             )
         self._shape, self._dtype = space.shape, space.dtype
         low, high = space.low.astype(np.float64).ravel(), space.high.astype(np.float64).ravel()
+        self._low, self._high = low, high
         self._center, self._reach = (low + high) / 2, (high - low) / 2
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, self._center.shape, np.float32)
 
     def step(self, action: np.ndarray) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
         """One env step. `ActionRepeat` has checked the action."""
-        scaled = self._center + self._reach * np.clip(np.asarray(action, np.float64), -1.0, 1.0)
+        scaled = self._center + self._reach * np.asarray(action, np.float64)
+        scaled = np.clip(scaled, self._low, self._high)  # the bounds to the last bit: some tasks check
         return self.env.step(scaled.reshape(self._shape).astype(self._dtype))
 
 
@@ -202,13 +204,16 @@ class Velocities(gymnasium.Wrapper):
 
     def __init__(self, env: gymnasium.Env, name: str) -> None:
         super().__init__(env)
-        task = env.unwrapped
-        data: Any = getattr(getattr(task, "physics", task), "data", None)
-        if not hasattr(data, "qvel"):
+        self._task: Any = env.unwrapped
+        if not hasattr(self._data, "qvel"):
             raise UnsupportedSpaceError(
                 f"{name} has no velocities to report. Accepted with diagnostics: dm_control and Gymnasium MuJoCo tasks."
             )
-        self._data: Any = data
+
+    @property
+    def _data(self) -> Any:
+        """Asked for each time: tasks of dm_control.composer have new physics after a reset."""
+        return getattr(getattr(self._task, "physics", self._task), "data", None)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         observation, info = self.env.reset(seed=seed, options=options)

@@ -293,3 +293,10 @@ def test_any_text_as_override_or_preset_is_a_clear_error_or_a_config(text):
             assert isinstance(presets.load(*arguments), config.Config)
         except presets.ConfigError as error:
             assert len(str(error)) > 20
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_dotted_and_nested_settings_of_one_group_are_joined(turn):
+    settings = [("model.bayesian.kl_anneal_updates", 7), ("model", {"bayesian": {"kl_scale": 0.1}})]
+    bayesian = presets.load([dict(settings[::turn])]).model.bayesian
+    assert (bayesian.kl_anneal_updates, bayesian.kl_scale) == (7, 0.1)

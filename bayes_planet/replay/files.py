@@ -53,7 +53,7 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
     What stood there before is gone then; if anything fails it stays. Where the process was killed in between,
     `recover_folder` puts it back.
     """
-    folder = folder.absolute()
+    folder = folder.resolve()  # of a link, what it leads to
     folder.parent.mkdir(parents=True, exist_ok=True)
     recover_folder(folder)
     temporary, old, lock = _beside(folder, uuid.uuid4().hex)
@@ -77,7 +77,7 @@ def recover_folder(folder: Path) -> None:
     Raises:
         OSError: the folder around it cannot be read, or not be written to although there is something to undo.
     """
-    folder = folder.absolute()
+    folder = folder.resolve()  # of a link, what it leads to
     if not folder.parent.is_dir():
         return
     ours = re.compile(re.escape(f".{folder.name}.") + _LEFTOVER)

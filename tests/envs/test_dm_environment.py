@@ -135,3 +135,55 @@ def test_images_come_from_its_own_render():
 def test_unusable_actions(action, said):
     with pytest.raises(UnsupportedSpaceError, match=said):
         make(EnvConfig(observations="state"), factory=lambda: Walk(action=action))
+
+
+def hinge():
+    """A task of dm_control.composer, which makes its physics anew at every reset."""
+    from dm_control import composer, mjcf
+
+    class Hinge(composer.Entity):
+        def _build(self):
+            self._model = mjcf.RootElement("hinge")
+            body = self._model.worldbody.add("body", name="body")
+            joint = body.add("joint", name="hinge", type="hinge", axis=[0, 1, 0])
+            body.add("geom", type="box", size=[0.1, 0.1, 0.1], pos=[0.3, 0, 0])
+            self._model.actuator.add("motor", joint=joint, ctrlrange=[-1, 1], ctrllimited=True)
+
+        @property
+        def mjcf_model(self):
+            return self._model
+
+    class Turn(composer.Task):
+        def __init__(self):
+            self._hinge = Hinge()
+            self.set_timesteps(0.02, 0.005)
+
+        @property
+        def root_entity(self):
+            return self._hinge
+
+        @property
+        def task_observables(self):
+            from dm_control.composer.observation import observable
+
+            angle = observable.Generic(lambda physics: physics.data.qpos.copy())
+            angle.enabled = True
+            return {"angle": angle}
+
+        def get_reward(self, physics):
+            return 0.0
+
+    return composer.Environment(Turn(), random_state=0)
+
+
+def test_velocities_and_drawing_of_physics_that_is_made_anew():
+    config = EnvConfig(name="hinge", observations="both", action_repeat=1, episode_env_steps=100, render_quality="fast")
+    with make(config, factory=hinge, diagnostics=True) as env:
+        for seed in range(2):
+            env.reset(seed=seed)
+            for _ in range(3):
+                *_, info = env.step(np.ones(1))
+            task = env.unwrapped
+            np.testing.assert_array_equal(info["qvel"], task.physics.data.qvel)
+            assert np.abs(info["qvel"]).min() > 0
+            assert task.physics.model.vis.quality.shadowsize == 0

@@ -1,3 +1,4 @@
+import dataclasses
 import os
 import signal
 import threading
@@ -316,3 +317,29 @@ def test_forgotten_workers_end():
     [pid] = workers.pids
     del workers
     assert ended(pid)
+
+
+class Local(CountingEnv):
+    """`info` has what pickle cannot send, as objects of a class inside of a function."""
+
+    def reset(self, *, seed=None, options=None):
+        class Inside:
+            pass
+
+        observation, _ = super().reset(seed=seed)
+        return observation, {"object": Inside(), "number": 3}
+
+
+def test_an_info_that_cannot_be_sent_is_left_out(tmp_path):
+    log = tmp_path / "log"
+    with Workers(STATE, 1, log, factory=Local) as workers:
+        for _ in range(2):
+            np.testing.assert_array_equal(workers.reset([0])["state"], [[0, 0]])
+        workers.step(np.zeros((1, 1)))
+    assert "info ['object'] cannot be sent" in log.read_text()
+
+
+@pytest.mark.parametrize("seconds", [1e7, float("inf")])
+def test_waiting_without_end_is_possible(seconds):
+    with Workers(dataclasses.replace(STATE, timeout_seconds=seconds), 1, factory=CountingEnv) as workers:
+        assert workers.reset([0])["state"].shape == (1, 2)

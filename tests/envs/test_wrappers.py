@@ -87,6 +87,40 @@ def test_actions_are_mapped_linearly_onto_the_bounds(low, width, action):
     np.testing.assert_allclose(observation["state"][1], expected, rtol=1e-5, atol=1e-4)
 
 
+class Strict(CountingEnv):
+    """Refuses what is not within its bounds to the last bit; draws every frame in the same place."""
+
+    def __init__(self, low: float, high: float) -> None:
+        super().__init__()
+        self.action_space = gymnasium.spaces.Box(low, high, (1,), np.float64)
+        self._frame = np.zeros((64, 64, 3), np.uint8)
+
+    def step(self, action):
+        assert self.action_space.contains(action), (self.action_space, action)
+        return super().step(action)
+
+    def render(self):
+        self._frame[:] = self.count
+        return self._frame
+
+
+@given(low=st.floats(-50, 49), width=st.floats(0.01, 50), action=st.sampled_from([-1.0, 1.0]))
+@settings(max_examples=200, deadline=None)
+def test_the_ends_are_the_bounds_to_the_last_bit(low, width, action):
+    config = EnvConfig(name="x", observations="state", action_repeat=1)
+    env = make(config, factory=lambda: Strict(low, low + width))
+    env.reset()
+    observation, *_ = env.step(np.array([action]))
+    np.testing.assert_allclose(observation["state"][1], low if action < 0 else low + width, rtol=1e-6, atol=1e-6)
+
+
+def test_an_observation_stays_what_it_was():
+    env = make(EnvConfig(name="x", observations="pixels", action_repeat=1), factory=lambda: Strict(-1.0, 1.0))
+    first, _ = env.reset()
+    env.step(np.zeros(1))
+    assert first["image"].max() == 0
+
+
 def test_actions_outside_are_clipped():
     env = toy(low=-2.0, high=2.0)
     env.reset()

@@ -106,3 +106,13 @@ def test_neighbours_stay(folder):
         folder.with_name(name).mkdir()
     recover_folder(folder)
     assert sorted(os.listdir(folder.parent)) == sorted([*names, "best_model"])
+
+
+def test_a_link_leads_to_what_was_replaced(tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "there")
+    with replacing_folder(tmp_path / "link") as temporary:
+        temporary.mkdir()
+        (temporary / "new").touch()
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "there" / "new").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "there"]

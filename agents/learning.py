@@ -19,9 +19,10 @@ from bayes_planet.replay.episode import parse_file_name
 from bayes_planet.replay.rollout import Episode
 from bayes_planet.training.build import Parts
 from bayes_planet.training.display import Display
+from bayes_planet.training.events import Events
 from bayes_planet.training.interruption import Interruption
 from bayes_planet.training.run_directory import RunDirectory
-from bayes_planet.training.trainer import Events, Interrupted, Trainer
+from bayes_planet.training.trainer import Interrupted, Trainer
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,8 @@ from pathlib import Path
 import psutil
 
 from bayes_planet.config import Config
-from bayes_planet.training.trainer import Events, Interrupted, Trainer
+from bayes_planet.training.events import Events
+from bayes_planet.training.trainer import Interrupted, Trainer
 from benchmarks.results import Row, Setup, section
 from benchmarks.settings import config_of
 from benchmarks.timing import paired_ratio, summarise

@@ -68,8 +68,9 @@ def _train(
     from bayes_planet.training.checkpoints import CheckpointError
     from bayes_planet.training.devices import DeviceError, make_strategy, prepare_devices
     from bayes_planet.training.display import Display
+    from bayes_planet.training.events import Events
     from bayes_planet.training.follower import Chief, Follower
-    from bayes_planet.training.trainer import Events, Interrupted, Trainer, TrainingDivergedError
+    from bayes_planet.training.trainer import Interrupted, Trainer, TrainingDivergedError
     from bayes_planet.training.world_models import WorldModelError
 
     with user_errors(DeviceError):

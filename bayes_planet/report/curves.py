@@ -1,5 +1,6 @@
 """Pieces of figures that several of them need: thinned curves, the episode axis, histograms over time."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -72,11 +73,11 @@ def episode_axis(axes: Any, runs: Sequence[Run]) -> None:
     if not runs:
         return
     longest = max(runs, key=lambda run: run.counter("env_steps"))
-    steps = np.array([[row["episodes"], row["env_steps"]] for row in longest.rows if "env_steps" in row], float)
-    if len(np.unique(steps)) < 3:
+    steps, counted = longest.series("episodes", "env_steps")
+    if len(np.unique([counted, steps])) < 3:
         return
-    episodes, first = np.unique(steps[:, 0], return_index=True)
-    at = steps[first, 1]
+    episodes, first = np.unique(counted, return_index=True)
+    at = steps[first]
     locator = matplotlib.ticker.MaxNLocator(5, integer=True, steps=[1, 2, 5, 10])
     ticks = np.asarray(locator.tick_values(0, episodes[-1]))
     ticks = ticks[(ticks >= 0) & (ticks <= episodes[-1])]
@@ -93,6 +94,9 @@ def histograms(run: Run, prefix: str) -> dict[str, list[tuple[float, np.ndarray,
     """
     found: dict[str, list[tuple[float, np.ndarray, np.ndarray]]] = {}
     for row in run.rows:
+        updates = row.get("updates")
+        if not isinstance(updates, int | float) or not math.isfinite(updates):
+            continue
         for key, value in row.items():
             if not key.startswith(prefix) or not isinstance(value, dict):
                 continue
@@ -101,9 +105,10 @@ def histograms(run: Run, prefix: str) -> dict[str, list[tuple[float, np.ndarray,
                 counts = np.asarray(value["counts"], np.float64)
             except (KeyError, ValueError, TypeError):
                 continue
-            usable = edges.ndim == counts.ndim == 1 and len(edges) == len(counts) + 1 and np.all(np.diff(edges) > 0)
-            if usable and np.all(counts >= 0) and counts.sum() > 0:
-                found.setdefault(key.removeprefix(prefix), []).append((float(row.get("updates", 0)), edges, counts))
+            fitting = edges.ndim == counts.ndim == 1 and len(edges) == len(counts) + 1
+            finite = np.all(np.isfinite(edges)) and np.all(np.isfinite(counts))
+            if fitting and finite and np.all(np.diff(edges) > 0) and np.all(counts >= 0) and counts.sum() > 0:
+                found.setdefault(key.removeprefix(prefix), []).append((float(updates), edges, counts))
     return dict(sorted(found.items()))
 
 

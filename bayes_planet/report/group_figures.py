@@ -15,27 +15,28 @@ from bayes_planet.report.statistics import Estimate, percentiles
 
 def score_curves(groups: Sequence[Group]) -> list[Part]:
     """Figure 11 for the groups of one task: median and 5 to 95 percentiles; and interquartile means with intervals."""
-    drawn = [(index, group) for index, group in enumerate(groups) if group.positions]
-    parts: list[Part] = [_without_evaluation(group) for group in groups if not group.positions]
+    drawn = [(index, group, _curve(group)) for index, group in enumerate(groups)]
+    parts: list[Part] = [_without_evaluation(group) for _, group, places in drawn if not places]
+    drawn = [each for each in drawn if each[2]]
     if not drawn:
         return parts
     with style.theme():
         spread, spread_axes = style.subplots(height=3.7)
         middle, middle_axes = style.subplots(height=3.7)
-        for index, group in drawn:
-            x = [group.env_steps(position) for position in group.positions]
-            bands = [percentiles(group.returns(position)) for position in group.positions]
+        for index, group, places in drawn:
+            positions = list(places)
+            bands = [percentiles(group.returns(position)) for position in positions]
             low, median, high = (
                 np.array([getattr(each, name) for each in bands]) for name in ("low", "median", "high")
             )
-            _draw(spread_axes, x, median, low, high, index, group)
-            estimates = [statistics.estimate([group.returns(position)]) for position in group.positions]
+            _draw(spread_axes, places, median, low, high, index, group)
+            estimates = [statistics.estimate([group.returns(position)]) for position in positions]
             values = np.array([each.value for each in estimates])
             low, high = (
                 np.array([each.value if getattr(each, name) is None else getattr(each, name) for each in estimates])
                 for name in ("low", "high")
             )
-            _draw(middle_axes, x, values, low, high, index, group)
+            _draw(middle_axes, places, values, low, high, index, group)
         for axes, title in (
             (spread_axes, "median, 5 to 95 percentiles"),
             (middle_axes, "interquartile mean, 95% interval"),
@@ -47,8 +48,8 @@ def score_curves(groups: Sequence[Group]) -> list[Part]:
             label_counts(axes, "environment steps")
             episode_axis(axes, [run for group in groups for run in group.runs])
             axes.legend(loc="upper left", bbox_to_anchor=(0, -0.2))
-    last = "; ".join(f"{g.method}: {percentiles(g.returns()).median:.4g}" for _, g in drawn)
-    fewer = " Dashed: not every seed came this far." if any(_uneven(group) for _, group in drawn) else ""
+    last = "; ".join(f"{g.method}: {percentiles(g.returns()).median:.4g}" for _, g, _ in drawn)
+    fewer = " Dashed: not every seed came this far." if any(_uneven(group) for _, group, _ in drawn) else ""
     parts.append(
         picture(
             spread,
@@ -63,7 +64,7 @@ def score_curves(groups: Sequence[Group]) -> list[Part]:
             "Mean of the middle half of the episodes; the shade says how sure this mean is (bootstrap over seeds; "
             f"over episodes where a method has one seed, which says nothing about other seeds).{fewer}",
             "Interquartile means of the last evaluation: "
-            + "; ".join(f"{g.method}: {statistics.estimate([g.returns()]).value:.4g}" for _, g in drawn)
+            + "; ".join(f"{g.method}: {statistics.estimate([g.returns()]).value:.4g}" for _, g, _ in drawn)
             + ".",
         )
     )
@@ -186,17 +187,18 @@ def comparisons(groups: Sequence[Group]) -> list[Part]:
 
 def over_tasks(groups: Sequence[Group]) -> list[Part]:
     """Methods that were run on the same tasks, over all of them; tasks are the strata of the bootstrap."""
-    by_method: dict[str, dict[str, Group]] = {}
+    by_method: dict[tuple[str, ...], dict[str, Group]] = {}
     for group in groups:
-        by_method.setdefault(group.method, {})[group.task] = group
+        by_method.setdefault(group.key, {})[group.task] = group
     tasks = {task for tasks in by_method.values() for task in tasks}
-    whole = {
-        m: found for m, found in by_method.items() if set(found) == tasks and all(g.returns() for g in found.values())
-    }
+    whole = [
+        found for found in by_method.values() if set(found) == tasks and all(g.returns() for g in found.values())
+    ]
     if len(tasks) < 2 or not whole:
         return []
     rows = []
-    for method, found in whole.items():
+    for found in whole:
+        [method] = {group.method for group in found.values()}
         middle = statistics.estimate([found[task].returns() for task in sorted(tasks)])
         rows.append((method, sum(len(group.runs) for group in found.values()), middle.value, _interval(middle)))
     caption = (
@@ -245,11 +247,18 @@ def _table(header: Sequence[str], rows: Sequence[tuple], caption: str) -> Table:
     return Table([*header[:task], *header[task + 1 :]], shorter, caption)
 
 
-def _draw(axes: Any, x: Any, middle: Any, low: Any, high: Any, index: int, group: Group) -> None:
+def _curve(group: Group) -> dict[int, float]:
+    """Environment steps at the positions of a group that has them: position -> steps."""
+    steps = {position: group.env_steps(position) for position in group.positions}
+    return {position: at for position, at in steps.items() if at is not None}
+
+
+def _draw(axes: Any, places: dict[int, float], middle: Any, low: Any, high: Any, index: int, group: Group) -> None:
     """Curve and band; dashed where some of the evaluated runs have stopped."""
     count = len(group.returns())
     label = f"{group.method} ({count} seed{'s' if count != 1 else ''})"
-    whole = [position for position in group.positions if len(group.returns(position)) == count]
+    x = list(places.values())
+    whole = [position for position in places if len(group.returns(position)) == count]
     split = max(len(whole), 1)
     colour = style.colour(index)
     axes.plot(x[:split], middle[:split], color=colour, label=label, marker="o", markersize=3.5, **_line(index))
@@ -266,12 +275,18 @@ def _line(index: int) -> dict:
 
 
 def _uneven(group: Group) -> bool:
-    return any(len(group.returns(position)) != len(group.returns()) for position in group.positions)
+    return any(len(group.returns(position)) != len(group.returns()) for position in _curve(group))
 
 
 def _without_evaluation(group: Group) -> Note:
     if not group.returns():
         return Note(f"{group.method} on {group.task} has no evaluation yet.", "missing")
+    if group.positions:
+        return Note(
+            f"No evaluation of {group.method} on {group.task} recorded its environment steps (env_steps), so it has no "
+            "curve; the last evaluations are in the table.",
+            "missing",
+        )
     return Note(
         f"The runs of {group.method} on {group.task} were never evaluated after the same number of episodes, so they "
         "have no common curve; their last evaluations are in the table.",

@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,6 +29,8 @@ NOT_THE_METHOD = (
     "train.compile",  # what train.xla was called before
     "model.unroll",
 )
+# Settings that come with the task, as in its preset, unless runs of one task differ in them.
+OF_THE_TASK = ("env.action_repeat", "env.camera", "env.episode_env_steps")
 LAYERS = "model.bayesian.layers"
 
 
@@ -37,13 +40,15 @@ class Group:
 
     Attributes:
       task: such as dm_control/cheetah-run.
-      method: such as planet, bayes_planet, or 'bayes_planet, model.bayesian.kl_scale=0.1'.
+      method: such as planet, bayes_planet, or 'bayes_planet, model.bayesian.kl_scale=0.1'; no two methods share one.
       runs: by seed.
+      key: what makes the method, the same on every task: the values of the settings that were grouped by.
     """
 
     task: str
     method: str
     runs: tuple[Run, ...]
+    key: tuple[str, ...]
 
     @property
     def positions(self) -> list[int]:
@@ -70,11 +75,11 @@ class Group:
             return [each.returns for each in found]
         return [np.array([each.summary["return_mean"]]) for each in found]
 
-    def env_steps(self, position: int) -> float:
-        """Environment steps after `position` episodes, mean over runs."""
-        return float(
-            np.mean([each.env_steps for run in self.runs for each in run.evaluations if each.episodes == position])
-        )
+    def env_steps(self, position: int) -> float | None:
+        """Environment steps after `position` episodes, mean over the runs that recorded them; None: none did."""
+        steps = [each.env_steps for run in self.runs for each in run.evaluations if each.episodes == position]
+        known = [each for each in steps if math.isfinite(each)]
+        return float(np.mean(known)) if known else None
 
 
 def group_runs(runs: Sequence[Run], keys: Sequence[str] = ()) -> list[Group]:
@@ -91,53 +96,98 @@ def group_runs(runs: Sequence[Run], keys: Sequence[str] = ()) -> list[Group]:
             close = difflib.get_close_matches(key, known, n=3)
             hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
             raise RunError(f"--group {key!r} is a setting of no run given.{hint} Accepted: keys of config.yaml.")
-    found: dict[Any, list[Run]] = {}
+    chosen = keys or _of_the_method(runs, known)
+    found: dict[tuple[str, tuple[str, ...]], list[Run]] = {}
+    methods: dict[tuple[str, ...], Run] = {}  # each with its first run
     for run in runs:
-        chosen = keys or [key for key in known if not key.startswith(NOT_THE_METHOD)]
-        values = tuple(repr(run.settings.get(key)) for key in chosen)
+        values = tuple(_value(run, key) for key in chosen)
         found.setdefault((run.task, values), []).append(run)
-    groups = list(found.values())
-    labels = _labels([members[0] for members in groups], keys)
+        methods.setdefault(values, run)
+    examples = list(methods.values())
+    labels = dict(zip(methods, _unique(_labels(examples, chosen, bool(keys)), examples), strict=True))
     return [
-        Group(members[0].task, label, tuple(sorted(members, key=lambda run: (run.seed is None, run.seed or 0))))
-        for members, label in zip(groups, labels, strict=True)
+        Group(task, labels[values], tuple(sorted(members, key=lambda run: (run.seed is None, run.seed or 0))), values)
+        for (task, values), members in found.items()
     ]
 
 
-def _labels(examples: Sequence[Run], keys: Sequence[str]) -> list[str]:
-    if keys:
-        return [", ".join(f"{key}={_show(run.settings.get(key))}" for key in keys) for run in examples]
+def _of_the_method(runs: Sequence[Run], known: Sequence[str]) -> list[str]:
+    """The settings that tell methods apart."""
+
+    def of_the_task(key: str) -> bool:
+        pairs = {(run.task, _value(run, key)) for run in runs}
+        return key in OF_THE_TASK and len(pairs) == len({task for task, _ in pairs})
+
+    return [key for key in known if not key.startswith(NOT_THE_METHOD) and not of_the_task(key)]
+
+
+def _value(run: Run, key: str) -> str:
+    """What two runs of one method have in common; the order of the layers says nothing."""
+    return repr(_layers(run) if key == LAYERS else run.settings.get(key))
+
+
+def _labels(examples: Sequence[Run], chosen: Sequence[str], all_shown: bool) -> list[str]:
+    """A label for each method, told by its first run: the same on every task."""
+    if all_shown:
+        return [", ".join(f"{key}={_show(run.settings.get(key))}" for key in chosen) for run in examples]
     bases = [_base(run) for run in examples]
-    labels = []
+    differing: list[list[str]] = []
     for run, base in zip(examples, bases, strict=True):
-        # What this method differs in from the others of the same base on the same task.
-        rivals = [
-            other
-            for other, its_base in zip(examples, bases, strict=True)
-            if its_base == base and other.task == run.task and other is not run
-        ]
-        differing = [
-            key
-            for key in run.settings
-            if not key.startswith(NOT_THE_METHOD)
-            and key != LAYERS
-            and any(other.settings.get(key) != run.settings[key] for other in rivals)
-        ]
-        shown = [f"{key}={_show(run.settings[key])}" for key in differing[:3]]
-        shown += [f"and {len(differing) - 3} more settings"] if len(differing) > 3 else []
-        labels.append(", ".join([base, *shown]))
-    return labels
+        # What this method differs in from the others of the same base.
+        rivals = [other for other, its_base in zip(examples, bases, strict=True) if its_base == base]
+        differing.append(
+            [
+                key
+                for key in run.settings
+                if key in chosen and key != LAYERS and any(_value(other, key) != _value(run, key) for other in rivals)
+            ]
+        )
+    shown = [keys[:3] for keys in differing]
+    while True:
+        labels = [_label(*each) for each in zip(examples, bases, shown, differing, strict=True)]
+        added = False
+        for index, run in enumerate(examples):
+            same = [other for other, label in zip(examples, labels, strict=True) if label == labels[index]]
+            telling = (
+                key
+                for key in differing[index]
+                if key not in shown[index] and any(_value(other, key) != _value(run, key) for other in same)
+            )
+            if (further := next(telling, None)) is not None:
+                shown[index].append(further)
+                added = True
+        if not added:
+            return labels
+
+
+def _label(run: Run, base: str, shown: Sequence[str], differing: Sequence[str]) -> str:
+    parts = [base, *(f"{key}={_show(run.settings[key])}" for key in shown)]
+    if len(differing) > len(shown):
+        parts.append(f"and {len(differing) - len(shown)} more settings")
+    return ", ".join(parts)
+
+
+def _unique(labels: Sequence[str], examples: Sequence[Run]) -> list[str]:
+    """With the name of a run where values only look alike, such as 1 and '1'."""
+    return [
+        f"{label} (as {run.name})" if labels.count(label) > 1 else label
+        for label, run in zip(labels, examples, strict=True)
+    ]
 
 
 def _base(run: Run) -> str:
     if not run.settings:
         return f"unknown method ({run.name})"
-    layers = run.settings.get(LAYERS) or []
+    layers = _layers(run)
     if not layers:
         return "planet"
-    if sorted(layers) == _paper_layers():
+    if layers == _paper_layers():
         return "bayes_planet"
     return f"belief in {', '.join(layers)}"
+
+
+def _layers(run: Run) -> list[str]:
+    return sorted(map(str, run.settings.get(LAYERS) or []))
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,7 +38,7 @@ def _run(run: Run) -> dict[str, Any]:
         "evaluations": [
             {
                 "episodes": each.episodes,
-                "env_steps": each.env_steps,
+                "env_steps": each.env_steps if math.isfinite(each.env_steps) else None,
                 "returns": each.returns.tolist() if each.complete else None,
                 "summary": dict(each.summary),
             }

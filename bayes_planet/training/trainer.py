@@ -1,7 +1,6 @@
 """The loop: collect, update, evaluate, save, in the order that `schedule` gives. Any start goes on with the folder."""
 
 import contextlib
-import dataclasses
 import math
 import time
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from bayes_planet.training.best_model import keep_best
 from bayes_planet.training.build import Parts
 from bayes_planet.training.checkpoints import CheckpointError, Checkpoints
 from bayes_planet.training.collector import Collector
+from bayes_planet.training.events import UNWATCHED, Events
 from bayes_planet.training.exploration import noise_of_episode
 from bayes_planet.training.learner import Learner
 from bayes_planet.training.metrics import MetricsWriter
@@ -47,30 +47,6 @@ class Interrupted(Exception):
 
 class TrainingDivergedError(RuntimeError):
     """Too many updates in a row had gradients that are not finite."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Events:
-    """What a run tells whoever watches it. Every field is a callable; the defaults do nothing.
-
-    An exception in one of them ends the run, which is saved before it is raised.
-
-    Attributes:
-      progress: (task name, done, total) within the current task, often.
-      row: each row of metrics.jsonl.
-      note: a sentence for people.
-      step: before each decision (of the first group of environments) while episodes are collected; never with
-        `train.collect_during_updates`.
-      episode: (episode, its row), once a training episode is stored.
-      evaluation: (score, its row), once an evaluation is done.
-    """
-
-    progress: Callable[[str, int, int], None] = lambda task, done, total: None
-    row: Callable[[dict], None] = lambda row: None
-    note: Callable[[str], None] = lambda text: None
-    step: Callable[[], None] = lambda: None
-    episode: Callable[[Episode, dict], None] = lambda episode, row: None
-    evaluation: Callable[[Score, dict], None] = lambda score, row: None
 
 
 class Trainer:
@@ -99,7 +75,7 @@ class Trainer:
         evaluation_environments: Callable[[], Any],
         action_size: int,
         should_stop: Callable[[], bool] = lambda: False,
-        events: Events = Events(),
+        events: Events = UNWATCHED,
         acting: Actor | None = None,
         snapshot: Callable[[], None] | None = None,
     ):

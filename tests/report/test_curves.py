@@ -40,7 +40,10 @@ def test_histograms_of_a_run_and_those_that_are_broken(tmp_path):
     found = rows()
     bad = [{"edges": [1, 2]}, {"edges": [1, 2], "counts": [1, 2]}, {"edges": [2, 1], "counts": [1]}, "x", 3.0, None]
     bad += [{"edges": [0, 1], "counts": [0]}, {"edges": ["a", "b"], "counts": [1]}, {"edges": [1, 2], "counts": [-1]}]
+    bad += [{"edges": [0, 1, np.inf], "counts": [1, 2]}, {"edges": [0, 1], "counts": [np.inf]}]
     found += [{"updates": 1, "episodes": 1, "env_steps": 1, "histogram/weight_snr/other": each} for each in bad]
+    good = {"edges": [1, 2], "counts": [1]}
+    found += [{"histogram/weight_snr/other": good, **at} for at in ({}, {"updates": None}, {"updates": np.nan})]
     write_rows(make_run(tmp_path / "run"), found)
     (run,) = read_runs([tmp_path / "run"])
     result = histograms(run, "histogram/weight_snr/")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from bayes_planet.report import report
+from bayes_planet.report.group_figures import over_tasks
 from bayes_planet.report.groups import group_runs
 from bayes_planet.report.runs import RunError, read_runs
 from tests.report.make import make_run, rows, write_rows
@@ -106,3 +107,79 @@ def test_equal_seeds_in_a_group_are_warned_about(tmp_path):
     page = report(folders, tmp_path / "page.html", detailed=0).path.read_text()
     assert "have the same seed (a, b)" in page
     assert "have the same seed" not in report(folders[1:], tmp_path / "page.html", detailed=0).path.read_text()
+
+
+def test_methods_that_differ_late_have_labels_of_their_own(tmp_path):
+    changed = ("planner.horizon=5", "model.hidden_units=100", "loss.free_nats=1", "train.clip_norm=7")
+    sizes = {"x": "train.batch_size=10", "y": "train.batch_size=20"}
+    folders = [make_run(tmp_path / name, overrides=(*changed, size)) for name, size in sizes.items()]
+    folders.append(make_run(tmp_path / "z"))
+    head = "bayes_planet, model.hidden_units=100, loss.free_nats=1.0, planner.horizon=5"
+    assert groups(folders) == {
+        (CHEETAH, f"{head}, train.batch_size=10, and 1 more settings"): ["x"],
+        (CHEETAH, f"{head}, train.batch_size=20, and 1 more settings"): ["y"],
+        (
+            CHEETAH,
+            "bayes_planet, model.hidden_units=128, loss.free_nats=3.0, planner.horizon=12, and 2 more settings",
+        ): ["z"],
+    }
+
+
+def test_what_is_summed_up_over_tasks_is_one_method(tmp_path):
+    def study(name, overrides=(), tasks=(CHEETAH, CUP), repeat=4, level=10.0):
+        """Runs of one method; the second task has an action repeat of its own, as presets of tasks have."""
+        return [
+            make_run(
+                tmp_path / f"{name}{index}",
+                overrides=(f"env.name={task}", f"env.action_repeat={repeat + 2 * index}", *overrides),
+                level=level,
+            )
+            for index, task in enumerate(tasks)
+        ]
+
+    changed = ("planner.horizon=5", "model.hidden_units=100", "loss.free_nats=1")
+    x = study("x", (*changed, "train.batch_size=10"), level=10.0)
+    y = study("y", (*changed, "train.batch_size=20"), level=20.0)
+    z = study("z", level=30.0)
+
+    def rows_over_tasks(folders):
+        return [row for part in over_tasks(group_runs(read_runs(folders))) for row in part.rows]
+
+    found = rows_over_tasks([*x, *y, *z])
+    assert len({method for method, *_ in found}) == 3
+    assert [count for _, count, *_ in found] == [2, 2, 2]
+    assert [value for _, _, value, _ in found] == pytest.approx([200, 400, 600], abs=10)
+    # Two methods, each on a task of its own: no method over both, and two names.
+    alone = [z[0], x[1]]
+    assert rows_over_tasks(alone) == []
+    assert len({method for _, method in groups(alone)}) == 2
+    # A rival on one task alone renames the method on the other too.
+    kept = group_runs(read_runs([z[0], x[0], z[1]]))
+    assert len({group.method for group in kept if group.runs[0].name.startswith("z")}) == 1
+    assert [row[1] for row in rows_over_tasks([z[0], x[0], z[1]])] == [2]
+
+
+def test_an_action_repeat_that_differs_on_one_task_is_a_method(tmp_path):
+    folders = [make_run(tmp_path / f"r{repeat}", overrides=(f"env.action_repeat={repeat}",)) for repeat in (2, 4)]
+    assert groups(folders) == {
+        (CHEETAH, "bayes_planet, env.action_repeat=2"): ["r2"],
+        (CHEETAH, "bayes_planet, env.action_repeat=4"): ["r4"],
+    }
+
+
+def test_the_order_of_the_layers_makes_no_method(tmp_path):
+    orders = ("prior_input,prior_hidden,prior_mean,prior_stddev", "prior_mean,prior_input,prior_hidden,prior_stddev")
+    orders += ("prior_mean,gru", "gru,prior_mean")
+    folders = [
+        make_run(tmp_path / f"r{seed}", seed=seed, overrides=(f"model.bayesian.layers=[{order}]",))
+        for seed, order in enumerate(orders)
+    ]
+    assert groups(folders) == {
+        (CHEETAH, "bayes_planet"): ["r0", "r1"],
+        (CHEETAH, "belief in gru, prior_mean"): ["r2", "r3"],
+    }
+    other = make_run(tmp_path / "o", overrides=("model.bayesian.layers=[prior_mean,gru]", "train.batch_size=3"))
+    assert groups([other, folders[3]]) == {
+        (CHEETAH, "belief in gru, prior_mean, train.batch_size=3"): ["o"],
+        (CHEETAH, "belief in gru, prior_mean, train.batch_size=12"): ["r3"],
+    }

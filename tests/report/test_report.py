@@ -239,3 +239,28 @@ def test_figures_as_files_are_those_on_the_page(study, tmp_path):
         assert base64.b64encode(path.read_bytes()).decode() in page or path.read_text() in page
         if path.suffix == ".svg":
             assert ElementTree.fromstring(path.read_bytes()).tag.endswith("svg")
+
+
+def test_rows_without_a_counter_are_left_out(tmp_path):
+    """Such rows, and histograms that end at infinity, cost the page their points and nothing else."""
+    found = rows(episodes=10)
+    found[2].pop("episodes")
+    found[3]["episodes"] = found[4]["env_steps"] = found[5]["time"] = None
+    evaluated = [row for row in found if "eval/return_mean" in row]
+    evaluated[0]["updates"] = None
+    evaluated[0].pop("env_steps")
+    evaluated[1]["histogram/weight_snr/prior_mean"]["edges"][-1] = np.inf
+    folders = [make_run(tmp_path / name, seed=seed, episodes=10) for seed, name in enumerate("ab")]
+    for folder in folders:
+        write_rows(folder, found)
+    for given in (folders[:1], folders):
+        result = report(given, tmp_path / "page.html", load_analysis=lambda run: None, detailed=2)
+        json.dumps(result.numbers, allow_nan=False)
+        assert [point["env_steps"] for point in result.numbers["groups"][0]["curve"]] == [None, 10_000]
+        assert [each["env_steps"] for each in result.numbers["runs"]["a"]["evaluations"]] == [None, 10_000]
+    assert "has no curve" not in result.path.read_text()
+    evaluated[1].pop("env_steps")
+    for folder in folders:
+        write_rows(folder, found)
+    page = report(folders, tmp_path / "page.html", load_analysis=lambda run: None, detailed=0).path.read_text()
+    assert "recorded its environment steps (env_steps), so it has no curve" in page

@@ -20,10 +20,11 @@ from bayes_planet.replay import EpisodeStore
 from bayes_planet.training.build import Parts, build
 from bayes_planet.training.checkpoints import CheckpointError, Checkpoints
 from bayes_planet.training.collector import Collector
+from bayes_planet.training.events import Events
 from bayes_planet.training.metrics import read_metrics
 from bayes_planet.training.run_directory import RunDirectory
 from bayes_planet.training.schedule import updates_due
-from bayes_planet.training.trainer import Events, Interrupted, Trainer, TrainingDivergedError
+from bayes_planet.training.trainer import Interrupted, Trainer, TrainingDivergedError
 
 STATE_TASK = ["env.observations=state", "env.name=dm_control/cartpole-swingup", "env.action_repeat=8"]
 

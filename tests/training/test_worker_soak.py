@@ -22,10 +22,11 @@ from bayes_planet.envs import Workers, make
 from bayes_planet.replay import EpisodeStore
 from bayes_planet.replay import episode as episode_format
 from bayes_planet.training.build import build
+from bayes_planet.training.events import Events
 from bayes_planet.training.metrics import read_metrics
 from bayes_planet.training.run_directory import RunDirectory
 from bayes_planet.training.seeds import Stream, environment_seed
-from bayes_planet.training.trainer import Events, Trainer
+from bayes_planet.training.trainer import Trainer
 from tests.envs.test_workers import ended
 
 SECONDS = float(os.environ.get("SOAK_SECONDS", "180"))

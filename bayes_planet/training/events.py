@@ -1,0 +1,34 @@
+"""What a run tells whoever watches it."""
+
+import dataclasses
+from collections.abc import Callable
+
+from bayes_planet.evaluation.score import Score
+from bayes_planet.replay.rollout import Episode
+
+
+@dataclasses.dataclass(frozen=True)
+class Events:
+    """What a run tells whoever watches it. Every field is a callable; the defaults do nothing.
+
+    An exception in one of them ends the run, which is saved before it is raised.
+
+    Attributes:
+      progress: (task name, done, total) within the current task, often.
+      row: each row of metrics.jsonl.
+      note: a sentence for people.
+      step: before each decision (of the first group of environments) while episodes are collected; never with
+        `train.collect_during_updates`.
+      episode: (episode, its row), once a training episode is stored.
+      evaluation: (score, its row), once an evaluation is done.
+    """
+
+    progress: Callable[[str, int, int], None] = lambda task, done, total: None
+    row: Callable[[dict], None] = lambda row: None
+    note: Callable[[str], None] = lambda text: None
+    step: Callable[[], None] = lambda: None
+    episode: Callable[[Episode, dict], None] = lambda episode, row: None
+    evaluation: Callable[[Score, dict], None] = lambda score, row: None
+
+
+UNWATCHED = Events()

@@ -22,6 +22,7 @@ from bayes_planet.bayesian_layers.model_copies import PROJECTIONS, build_like, c
 from bayes_planet.bayesian_layers.random_features import RandomFourierFeatures
 from bayes_planet.bayesian_layers.recurrent import GRUCellReparameterization, VariationalRNN
 from bayes_planet.bayesian_layers.variational_layer import VariationalLayer
+from bayes_planet.bayesian_layers.weight_samples import variational_layers
 
 _keras = tf.keras.layers
 _CLASSES: dict[type, Any] = {
@@ -41,7 +42,17 @@ _FIELDS = {
     "recurrent_kernel": ("recurrent_initializer", "recurrent_regularizer"),
     "embeddings": ("embeddings_initializer", "embeddings_regularizer"),
 }
-_OF_SEQUENCES = ("name", "trainable", "return_sequences", "return_state", "go_backwards", "stateful", "unroll")
+_OF_SEQUENCES = (
+    "name",
+    "trainable",
+    "return_sequences",
+    "return_state",
+    "go_backwards",
+    "stateful",
+    "unroll",
+    "time_major",
+    "zero_output_for_mask",  # in a config only where it is set
+)
 
 
 def to_bayesian(
@@ -147,7 +158,8 @@ def to_deterministic(model: Any) -> Any:
             derive from a Keras layer, as DenseReparameterization does from Dense, and have its weights.
 
     Raises:
-        ValueError: another layer with random weights (a horseshoe, a Gaussian process), or no built model.
+        ValueError: another layer with random weights (a horseshoe, a Gaussian process), one where it is not looked
+            for (in a Keras wrapper other than TimeDistributed and Bidirectional), or no built model.
     """
 
     def unbuilt(layer: Any) -> Any:
@@ -199,7 +211,16 @@ def to_deterministic(model: Any) -> Any:
         new = unbuilt(layer)
         return None if new is None else fill(layer, _built(new, layer))
 
-    return copy_model(model, exchange)
+    copy = copy_model(model, exchange, lambda layer: bool(variational_layers(layer)))
+    left = variational_layers(copy)
+    if left:
+        raise ValueError(
+            f"Layers with random weights are left in the copy: {', '.join(repr(layer.name) for layer in left)} "  # type: ignore[attr-defined]
+            f"({', '.join(sorted({type(layer).__name__ for layer in left}))}). Accepted: ones in models, attributes, "
+            "lists and dicts, TimeDistributed, Bidirectional and this package's layers; in an RNN of several cells, "
+            "all of them."
+        )
+    return copy
 
 
 def _recurrent(layer: Any, unbuilt: Any, fill: Any, make: Any) -> Any:
@@ -210,8 +231,10 @@ def _recurrent(layer: Any, unbuilt: Any, fill: Any, make: Any) -> Any:
     if any(new is None for _, new in pairs):
         return None
     config = layer.get_config()
-    options = {name: config[name] for name in _OF_SEQUENCES}
+    options = {name: config[name] for name in _OF_SEQUENCES if name in config}
     options["dtype"] = layer.dtype_policy
+    if layer.activity_regularizer is not None:
+        options["activity_regularizer"] = layer.activity_regularizer
     new = make(_keras.StackedRNNCells([new for _, new in pairs]) if stacked else pairs[0][1], options)
     new.build_from_config(layer.get_build_config())
     for (old, _), cell in zip(pairs, new.cell.cells if stacked else [new.cell], strict=True):

@@ -118,6 +118,9 @@ class DenseFlipout(DenseReparameterization):
             sign_seed = split(sign_seed, samples)
         return {**entry, "kernel_mean": mean, "sign_seed": sign_seed}
 
+    def shared_weights(self, entry: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        return {name: value for name, value in entry.items() if name not in ("kernel_mean", "sign_seed")}
+
     def mean_weights(self, compact: bool = False) -> dict[str, tf.Tensor]:
         entry = super().mean_weights()
         if compact or "kernel" not in entry:

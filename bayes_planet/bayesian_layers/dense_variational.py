@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
-from bayes_planet.bayesian_layers import regularizers, tracing
+from bayes_planet.bayesian_layers import quadrature, regularizers, tracing
 from bayes_planet.bayesian_layers.initializers import TrainableDistribution
 from bayes_planet.bayesian_layers.projection import add_bias, project
 from bayes_planet.bayesian_layers.random_variable import RandomVariable
@@ -203,9 +203,9 @@ class ModelKLDivergence(regularizers.KLDivergence, tf.keras.layers.Layer):
             pass
         elements = prior.distribution if isinstance(prior, tfd.Independent) else prior
         base = posterior.distribution if isinstance(posterior, tfd.Independent) else posterior
-        integrable = isinstance(base, tfd.Normal) or regularizers.is_joint_normal(base)
+        integrable = isinstance(base, tfd.Normal) or quadrature.is_joint_normal(base)
         if elements.event_shape.rank == 0 and integrable:
-            return regularizers.divergence_by_quadrature(RandomVariable(posterior), elements.log_prob)
+            return quadrature.divergence_by_quadrature(RandomVariable(posterior), elements.log_prob)
         if self.exact:
             raise ValueError(
                 f"kl_use_exact is True, but the KL of {posterior.name!r} to {prior.name!r} has no closed form. "

@@ -10,8 +10,8 @@ from tensorflow_probability import distributions as tfd
 from bayes_planet.bayesian_layers.covariance_normal import CovarianceNormal
 from bayes_planet.bayesian_layers.dense import DenseReparameterization
 from bayes_planet.bayesian_layers.projection import project
+from bayes_planet.bayesian_layers.quadrature import is_joint_normal
 from bayes_planet.bayesian_layers.random_variable import RandomVariable
-from bayes_planet.bayesian_layers.regularizers import is_joint_normal
 from bayes_planet.bayesian_layers.relu_moments import relu_moments
 from bayes_planet.bayesian_layers.seeds import as_seed
 from bayes_planet.bayesian_layers.weight_scope import active_entry, layer_key

@@ -6,6 +6,8 @@ initializer they are given, so that no two weights ever share variables.
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,6 +28,13 @@ class TrainableDistribution(tf.keras.layers.Layer, tf.keras.initializers.Initial
     """
 
     _built_shape: tuple[int, ...] | None = None
+    _constructor: functools.partial[TrainableDistribution]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        instance = super().__new__(cls, *args, **kwargs)
+        # In a partial and past Keras' __setattr__: arguments are no children that Keras may track or save.
+        object.__setattr__(instance, "_constructor", functools.partial(cls, *args, **kwargs))
+        return instance
 
     @property
     def weight_shape(self) -> tuple[int, ...]:
@@ -82,8 +91,18 @@ class TrainableDistribution(tf.keras.layers.Layer, tf.keras.initializers.Initial
         )
 
     def clone(self) -> TrainableDistribution:
-        """A new, unbuilt initializer of the same configuration."""
-        return type(self).from_config(self.get_config())
+        """A new, unbuilt initializer from the same arguments; initializers among them are made anew.
+
+        Nothing is serialized, so functions and unregistered classes are allowed. Keras' `name`, `dtype` and
+        `trainable` are those of the layer, and not copied.
+        """
+        made, named = self._constructor, inspect.signature(type(self).__init__).parameters
+        keywords = {
+            name: _renewed(value)
+            for name, value in made.keywords.items()
+            if name in named or name not in ("name", "dtype", "trainable")
+        }
+        return type(self)(*map(_renewed, made.args), **keywords)
 
     def compute_output_shape(self, input_shape: Any) -> tf.TensorShape:
         return tf.TensorShape(input_shape)
@@ -250,6 +269,20 @@ _ALIASES: dict[str, Any] = {
     "zero": tf.keras.initializers.Zeros,
     "one": tf.keras.initializers.Ones,
 }
+
+
+def _renewed(argument: Any) -> Any:
+    """A copy of an initializer or other object with a config (an unseeded one repeats itself); else `argument`."""
+    if isinstance(argument, TrainableDistribution):
+        return argument.clone()
+    if type(argument) in (list, tuple):
+        return type(argument)(map(_renewed, argument))
+    if isinstance(argument, type) or not (hasattr(argument, "get_config") and hasattr(argument, "from_config")):
+        return argument
+    try:
+        return type(argument).from_config(argument.get_config())
+    except Exception:  # whatever an object of the caller's raises: it has no config to be made from
+        return argument
 
 
 def serialize(initializer: Any) -> Any:

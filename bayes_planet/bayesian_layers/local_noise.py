@@ -44,19 +44,23 @@ class _LocalNoise(VariationalLayer):
             if weight != "kernel"
         }
         inputs = self._scaled(tf.cast(inputs, self.compute_dtype), weights)
-        mean, variance = (tf.cast(moment, self.compute_dtype) for moment in self._kernel_moments())
-        outputs, variance = self._linear(inputs, mean), self._linear(tf.square(inputs), variance)
+        mean, variance = self._kernel_moments()
+        outputs = self._linear(inputs, tf.cast(mean, self.compute_dtype))
+        variance = self._linear(tf.square(tf.cast(inputs, variance.dtype)), variance)
         # The root of exactly 0 (an input of zeros) would have an infinite gradient.
         stddev = tf.sqrt(tf.maximum(variance, tf.constant(1e-20, variance.dtype)))
         noise_seed = fold(seed, len(order) + 1)
-        outputs += stddev * tf.cast(tf.random.stateless_normal(tf.shape(outputs), noise_seed), outputs.dtype)
+        noise = tf.cast(tf.random.stateless_normal(tf.shape(outputs), noise_seed), outputs.dtype)
+        outputs += tf.cast(stddev, outputs.dtype) * noise
         if self.use_bias:
             outputs = self._add_bias(outputs, self.weight_value("bias", weights))
         return outputs if self.activation is None else self.activation(outputs)
 
     def _kernel_moments(self) -> tuple[tf.Tensor, tf.Tensor]:
         distribution = self.kernel.distribution
-        return distribution.mean(), distribution.variance()
+        # In float32 at least: float16 holds neither small variances nor the floor below them.
+        dtype = tf.float64 if distribution.dtype == tf.float64 else tf.float32
+        return tf.cast(distribution.mean(), dtype), tf.cast(distribution.variance(), dtype)
 
     def _scaled(self, inputs: tf.Tensor, weights: Mapping[str, tf.Tensor]) -> tf.Tensor:
         return inputs

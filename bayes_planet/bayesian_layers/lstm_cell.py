@@ -28,10 +28,11 @@ class LSTMCellReparameterization(GatedProduct, VariationalLayer, tf.keras.layers
 
     Weights, in Keras order (i, f, c, o): `kernel` [I, 4 units], `recurrent_kernel` [units, 4 units], `bias` [4 units].
 
-    The weights follow from the variable `weight_seed`, int32 [2]. `call_weights()`, and `get_initial_state` as the
-    start of a sequence in `tf.keras.layers.RNN`, put a new seed there; until then each step has the same weights,
-    eagerly and in any tf.function, and gradients reach the posterior on any tape. No tensor is kept. Under
-    tf.distribute each replica has its own seed. Inside `use_weights(sample)` the weights are those of the sample.
+    The weights follow from the variable `weight_seed`, int32 [2]. `call_weights()`, `get_initial_state`,
+    `reset_dropout_mask` and so each call of `tf.keras.layers.RNN` (stateful or with an `initial_state` too) put a new
+    seed there; until then each step has the same weights, eagerly and in any tf.function, and gradients reach the
+    posterior on any tape. No tensor is kept. Under tf.distribute each replica has its own seed. Inside
+    `use_weights(sample)` the weights are those of the sample.
 
     Args: those of `tf.keras.layers.LSTMCell`, dropout and `unit_forget_bias` included (the latter for a plain bias
         initializer). Initializers and regularizers as in `DenseReparameterization`.
@@ -121,6 +122,12 @@ class LSTMCellReparameterization(GatedProduct, VariationalLayer, tf.keras.layers
         if self.built and not in_use():
             self.call_weights()
         return super().get_initial_state(inputs=inputs, batch_size=batch_size, dtype=dtype)
+
+    def reset_dropout_mask(self) -> None:
+        """As Keras, whose RNN calls it at the start of each call; also draws new weights, as `get_initial_state`."""
+        super().reset_dropout_mask()
+        if self.built and not in_use():
+            self.call_weights()
 
     def call(self, inputs: tf.Tensor, states: Any, training: Any = None, seed: Any = None) -> tuple[tf.Tensor, Any]:
         if not self.posteriors():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,11 +16,12 @@ Exchange = Callable[[Any], Any]
 """A function of a layer: the built layer to take its place, or None to copy it as it is."""
 
 
-def copy_model(model: Any, exchange: Exchange) -> Any:
+def copy_model(model: Any, exchange: Exchange, inside: Callable[[Any], bool] = lambda _: False) -> Any:
     """A copy of a built layer or model with the same weights, and other layers where `exchange` returns one.
 
     Layers are looked for in Sequential and functional models, in `TimeDistributed`, and in the attributes of
-    subclassed models, layers and modules, also in lists, tuples and dicts there. A layer held twice stays one layer.
+    subclassed models, layers and modules, also in lists, tuples and dicts there; where `inside` of the layer is true,
+    in `Bidirectional` and this package's containers too. A layer held twice stays one layer.
     Copies are not compiled. Of a subclassed model the attributes that are no layers, variables or containers of these
     are shared with the original.
 
@@ -30,7 +33,7 @@ def copy_model(model: Any, exchange: Exchange) -> Any:
             f"Got {'an unbuilt ' if isinstance(model, tf.keras.layers.Layer) else ''}{type(model).__name__}. Accepted: "
             "a built Keras layer or model (Sequential, functional or subclassed); call it once on an input."
         )
-    copier = _Copier(exchange)
+    copier = _Copier(exchange, inside)
     copy = copier.copy(model)
     for old, new in copier.as_they_are:
         new.set_weights(old.get_weights())
@@ -38,8 +41,8 @@ def copy_model(model: Any, exchange: Exchange) -> Any:
 
 
 class _Copier:
-    def __init__(self, exchange: Exchange) -> None:
-        self.exchange = exchange
+    def __init__(self, exchange: Exchange, inside: Callable[[Any], bool]) -> None:
+        self.exchange, self.inside = exchange, inside
         self.made: dict[int, tuple[Any, Any]] = {}  # the original is kept, so that its id stays its own
         self.as_they_are: list[tuple[Any, Any]] = []
         self.called_later = False  # whether the copies are about to be called, which builds them
@@ -52,7 +55,13 @@ class _Copier:
 
     def _new(self, old: Any) -> Any:
         if isinstance(old, tf.Variable):
-            return tf.Variable(old, trainable=old.trainable, name=old.name.split(":")[0], dtype=old.dtype)
+            return tf.Variable(
+                old,
+                trainable=old.trainable,
+                name=old.name.split(":")[0],
+                dtype=old.dtype,
+                constraint=getattr(old, "constraint", None),
+            )
         if isinstance(old, tf.keras.layers.Layer):
             exchanged = self.exchange(old)
             if exchanged is not None:
@@ -60,9 +69,10 @@ class _Copier:
             if isinstance(old, tf.keras.Sequential) or getattr(old, "_is_graph_network", False):
                 return self._clone(old)
             if type(old) is tf.keras.layers.TimeDistributed:
-                config = old.get_config()
-                return tf.keras.layers.TimeDistributed(self.copy(old.layer), name=config["name"])
-            if _of_keras(old):
+                return tf.keras.layers.TimeDistributed(self.copy(old.layer), **_base_options(old))
+            if type(old) is tf.keras.layers.Bidirectional and self.inside(old):
+                return self._bidirectional(old)
+            if _of_keras(old) and not (_of_package(old) and self.inside(old)):
                 return self._as_it_is(old)
         return self._by_attributes(old)
 
@@ -83,6 +93,22 @@ class _Copier:
             self.as_they_are.append((layer, copy))
         return copy
 
+    def _bidirectional(self, old: Any) -> Any:
+        copies = [self.copy(old.forward_layer), self.copy(old.backward_layer)]
+        for layer in copies:
+            layer._name = layer.name.removeprefix("forward_").removeprefix("backward_")  # Keras puts them in front
+        # What Keras keeps as `layer` must have no weights, or they get into files.
+        template = old._recreate_layer_from_config(copies[0])
+        backward = copies[1] if hasattr(old, "_backward_layer_config") else None
+        new = tf.keras.layers.Bidirectional(template, old.merge_mode, backward_layer=backward, **_base_options(old))
+        new.build_from_config(old.get_build_config())
+        for layer, made in zip(copies, (new.forward_layer, new.backward_layer), strict=True):
+            made.trainable = layer.trainable
+            if made is not layer:
+                made.set_weights(layer.get_weights())
+                self.as_they_are.append((layer, made))
+        return new
+
     def _by_attributes(self, old: Any) -> Any:
         """An object of the same class whose layers and variables are copies."""
         cls: Any = type(old)
@@ -92,6 +118,7 @@ class _Copier:
             base.__init__(copy, name=old.name)
         else:
             base.__init__(copy, name=old.name, trainable=old.trainable, dtype=old.dtype_policy)
+        self.made[id(old)] = old, copy  # its losses, or what it holds, may refer to it
         inherited = {*vars(base()), *vars(copy), "optimizer"}
         before, self.called_later = self.called_later, False
         for name, value in list(vars(old).items()):
@@ -100,8 +127,29 @@ class _Copier:
         self.called_later = before
         if base is not tf.Module:
             copy._build_input_shape = getattr(old, "_build_input_shape", None)
+            copy._activity_regularizer = old._activity_regularizer
+            copy.supports_masking = old.supports_masking
+            copy._callable_losses.extend(self._rebound(loss) for loss in old._callable_losses)
             copy.built = old.built
         return copy
+
+    def _rebound(self, function: Any) -> Any:
+        """A function of the copies where it was one of the originals, by its arguments or closure."""
+        if isinstance(function, functools.partial):
+            arguments = {name: self._value(value) for name, value in function.keywords.items()}
+            return functools.partial(
+                self._rebound(function.func), *(self._rebound(value) for value in function.args), **arguments
+            )
+        if isinstance(function, types.MethodType):
+            return types.MethodType(function.__func__, self._value(function.__self__))
+        if isinstance(function, types.FunctionType) and function.__closure__:
+            cells = tuple(types.CellType(self._rebound(cell.cell_contents)) for cell in function.__closure__)
+            new = types.FunctionType(
+                function.__code__, function.__globals__, function.__name__, function.__defaults__, cells
+            )
+            new.__kwdefaults__ = function.__kwdefaults__
+            return new
+        return self._value(function)
 
     def _value(self, value: Any) -> Any:
         if isinstance(value, tf.Module) or (isinstance(value, tf.Variable) and not isinstance(value, tf.Tensor)):
@@ -143,9 +191,17 @@ def build_like(new: Any, old: Any) -> None:
         new.build([None])
 
 
+def _base_options(layer: Any) -> dict[str, Any]:
+    return {"name": layer.name, "trainable": layer._trainable, "dtype": layer.dtype_policy}
+
+
+def _of_package(layer: Any) -> bool:
+    return type(layer).__module__.startswith(__name__.rpartition(".")[0])
+
+
 def _of_keras(layer: Any) -> bool:
     """Whether the class is one of Keras or of this package, or has a config and holds no layers."""
-    if type(layer).__module__.startswith(("keras", "tf_keras", __name__.rpartition(".")[0])):
+    if type(layer).__module__.startswith(("keras", "tf_keras")) or _of_package(layer):
         return True
     own_config = type(layer).get_config is not tf.keras.layers.Layer.get_config
     inner = [module for module in layer.submodules if isinstance(module, tf.keras.layers.Layer)]

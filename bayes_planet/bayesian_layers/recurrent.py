@@ -182,7 +182,8 @@ class VariationalRNN(tf.keras.layers.RNN):
     Call arguments: those of `tf.keras.layers.RNN`, inputs [B, T, I], and
         seed: stateless seed, int32 [2], for this call's draw; None draws one from TensorFlow's global generator. Not
             used inside `use_weights`.
-        With a sample of S draws in force, inputs are [S, B, T, I] or [1, B, T, I], and states [S, B, units].
+        With a sample of S draws in force, inputs are [S, B, T, I] or [1, B, T, I], and states [S, B, units]; with
+        time_major, time comes before the batch as in Keras: [S, T, B, I].
 
     Returns:
         as Keras: [B, units], or [B, T, units] with return_sequences; with S draws a leading axis of S.
@@ -237,16 +238,17 @@ class VariationalRNN(tf.keras.layers.RNN):
             raise ValueError(
                 f"The weight sample in use holds {samples} draws, and VariationalRNN {self.name!r} was given inputs of "
                 f"shape {inputs.shape.as_list()}{''.join(f', {name}' for name in refused)}. Accepted: [{samples} or 1, "
-                "B, T, I], without mask and constants, in a layer that is not stateful."
+                f"{'T, B' if self.time_major else 'B, T'}, I], without mask and constants, in a layer that is not "
+                "stateful."
             )
         inputs = tf.broadcast_to(inputs, tf.concat([[samples], tf.shape(inputs)[1:]], 0))
         self._maybe_reset_cell_dropout_mask(self.cell)
+        # [S, B, T, ...] or [S, T, B, ...] to [T, S, B, ...], and back
+        forth, back = ([1, 0, 2, 3], [1, 0, 2, 3]) if self.time_major else ([2, 0, 1, 3], [1, 2, 0, 3])
+        inputs = tf.transpose(inputs, forth)
         states = arguments["initial_state"]
         if states is None:
-            batch = tf.shape(inputs)[1]
-            states = tf.nest.map_structure(
-                lambda size: tf.zeros([samples, batch, size], self.compute_dtype), self.cell.state_size
-            )
+            states = self._initial_states(samples, tf.shape(inputs)[2])
         states = list(states) if isinstance(states, (list, tuple)) else [states]
 
         def step(step_inputs: tf.Tensor, step_states: Any) -> tuple[tf.Tensor, Any]:
@@ -255,15 +257,30 @@ class VariationalRNN(tf.keras.layers.RNN):
 
         last, outputs, states = tf.keras.backend.rnn(
             step,
-            tf.transpose(inputs, [2, 0, 1, 3]),
+            inputs,
             states,
             go_backwards=self.go_backwards,
             unroll=self.unroll,
             time_major=True,
-            input_length=inputs.shape[2],
+            input_length=inputs.shape[0],
         )
-        result = tf.transpose(outputs, [1, 2, 0, 3]) if self.return_sequences else last
+        result = tf.transpose(outputs, back) if self.return_sequences else last
         return [result, *states] if self.return_state else result
+
+    def _initial_states(self, samples: int, batch: tf.Tensor) -> Any:
+        """The cell's, [S, B, ...]; zeros of a cell that names none."""
+        if not hasattr(self.cell, "get_initial_state"):
+            return tf.nest.map_structure(
+                lambda size: tf.zeros([samples, batch, size], self.compute_dtype), self.cell.state_size
+            )
+        states = self.cell.get_initial_state(inputs=None, batch_size=samples * batch, dtype=self.compute_dtype)
+        return tf.nest.map_structure(lambda state: tf.reshape(state, [samples, batch, *state.shape[1:]]), states)
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        if self.activity_regularizer is not None:
+            config["activity_regularizer"] = tf.keras.regularizers.serialize(self.activity_regularizer)
+        return config
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from bayes_planet.bayesian_layers.quadrature import divergence_by_quadrature, is_joint_normal
 from bayes_planet.bayesian_layers.random_variable import RandomVariable
 from bayes_planet.bayesian_layers.suggestions import did_you_mean
 
@@ -170,8 +171,6 @@ from bayes_planet.bayesian_layers.weight_priors import (  # noqa: E402
     TrainablePrior,
     TrainableScaleMixtureKLDivergence,
     UniformKLDivergence,
-    divergence_by_quadrature,
-    is_joint_normal,
 )
 
 cauchy_kl_divergence, half_cauchy_kl_divergence = CauchyKLDivergence, HalfCauchyKLDivergence

@@ -142,6 +142,10 @@ class VariationalLayer:
             for weight, posterior in self.posteriors().items()
         }
 
+    def shared_weights(self, entry: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """An entry of a weight sample without what makes examples differ, where an estimator adds such."""
+        return entry
+
     def mean_weights(self, compact: bool = False) -> dict[str, tf.Tensor]:
         """The same structure as `draw_weights`, holding the posterior means.
 

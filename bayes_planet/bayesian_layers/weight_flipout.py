@@ -33,6 +33,10 @@ class FlipoutLayer(VariationalLayer):
             entry["sign_seed"] = sign_seed if samples is None else split(sign_seed, samples)
         return entry
 
+    def shared_weights(self, entry: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        extras = {*(f"{weight}_mean" for weight in self.flipped_fields), "sign_seed"}
+        return {name: value for name, value in entry.items() if name not in extras}
+
     def mean_weights(self, compact: bool = False) -> dict[str, tf.Tensor]:
         entry = super().mean_weights()
         flipped = [weight for weight in self.flipped_fields if weight in entry]

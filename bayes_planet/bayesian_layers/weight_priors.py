@@ -5,7 +5,7 @@ Where a divergence has no closed form it is integrated on fixed nodes: it has no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,63 +13,10 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from bayes_planet.bayesian_layers import constraints, regularizers
+from bayes_planet.bayesian_layers.quadrature import divergence_by_quadrature, scale_mixture_divergence
 from bayes_planet.bayesian_layers.random_variable import RandomVariable
 
 tfd = tfp.distributions
-
-
-def divergence_by_quadrature(weight: RandomVariable, log_prior: Callable, points: int = 101) -> tf.Tensor:
-    """KL(q || p) of the whole weight for an elementwise prior log density.
-
-    The posterior is elementwise or jointly normal; of a joint normal, an elementwise prior sees the margins alone.
-    Exact to about 1e-6 where the prior is smooth on the scale of the posterior. A point mass (whose KL is infinite)
-    gives -log p at its points; a posterior of another kind gives the estimate from the variable's own draw.
-
-    Args:
-        weight: a random variable with a normal (correlated or not), log-normal, Cauchy, half-Cauchy or point-mass
-            posterior.
-        log_prior: maps values [points, *weight shape] to log densities of the same shape.
-        points: number of nodes; the memory is `points` times that of the weight.
-    """
-    q = weight.distribution
-    q = q.distribution if isinstance(q, tfd.Independent) else q
-    shape = [points] + [1] * weight.shape.rank
-    # KL = E_q log q - E_q log p: the first is known of a joint normal, the second a sum over its margins.
-    entropy = tf.reduce_sum(q.entropy()) if is_joint_normal(q) else None
-    if entropy is not None:
-        q = tfd.Normal(q.mean(), q.stddev())
-    if isinstance(q, (tfd.Normal, tfd.LogNormal)):
-        z = np.linspace(-8.0, 8.0, points)
-        mass = np.exp(-0.5 * z**2)
-        values = q.loc + q.scale * tf.constant(z.reshape(shape), q.dtype)
-        values = tf.exp(values) if isinstance(q, tfd.LogNormal) else values
-    elif isinstance(q, (tfd.Cauchy, tfd.HalfCauchy)):
-        v = np.linspace(-20.0, 20.0, points)  # loc + scale * exp(v): density 1 / (pi cosh v)
-        mass, v = 1 / np.cosh(v), np.exp(v)
-        if isinstance(q, tfd.Cauchy):
-            mass, v = np.concatenate([mass, mass]), np.concatenate([-v, v])
-            shape[0] *= 2
-        values = q.loc + q.scale * tf.constant(v.reshape(shape), q.dtype)
-    elif isinstance(q, tfd.Deterministic):
-        return -tf.reduce_sum(log_prior(tf.broadcast_to(q.loc, weight.shape)))
-    elif isinstance(q, tfd.MixtureSameFamily) and isinstance(q.components_distribution, tfd.Deterministic):
-        loc = q.components_distribution.loc
-        components = tf.transpose(loc, [loc.shape.rank - 1, *range(loc.shape.rank - 1)])
-        return -tf.reduce_sum(log_prior(components)) / loc.shape[-1]
-    else:
-        value = weight.value
-        return tf.reduce_sum(q.log_prob(value)) - tf.reduce_sum(log_prior(value))
-    probability = tf.constant((mass / mass.sum()).reshape(shape), q.dtype)
-    terms = -log_prior(values) if entropy is not None else q.log_prob(values) - log_prior(values)
-    total = tf.reduce_sum(tf.broadcast_to(tf.reduce_sum(probability * terms, 0), weight.shape))
-    return total if entropy is None else total - entropy
-
-
-def is_joint_normal(posterior: Any) -> bool:
-    """Whether a posterior is a normal one whose elements are correlated."""
-    from bayes_planet.bayesian_layers.function_values import FunctionValues
-
-    return isinstance(posterior, (tfd.MultivariateNormalLinearOperator, FunctionValues))
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
@@ -233,8 +180,7 @@ class ScaleMixtureKLDivergence(regularizers.KLDivergence):
 
     Args:
         pi: weight of the first component, in (0, 1). stddev1, stddev2: positive.
-        points: nodes of the quadrature, see `divergence_by_quadrature`. Take more where the narrow component is far
-            narrower than the posterior.
+        points: nodes of the quadrature, see `scale_mixture_divergence`.
 
     Source: Blundell et al. 2015, equation 7.
     """
@@ -258,18 +204,11 @@ class ScaleMixtureKLDivergence(regularizers.KLDivergence):
         dtype = weight.dtype
         logit = tf.constant(np.log(self.pi / (1 - self.pi)), dtype)
         stddevs = tf.constant(self.stddev1, dtype), tf.constant(self.stddev2, dtype)
-        return divergence_by_quadrature(weight, lambda v: _log_mixture(v, logit, *stddevs), self.points)
+        return scale_mixture_divergence(weight, logit, *stddevs, self.points)
 
     def get_config(self) -> dict[str, Any]:
         names = ("pi", "stddev1", "stddev2", "points", "scale_factor")
         return {name: getattr(self, name) for name in names}
-
-
-def _log_mixture(value: tf.Tensor, logit: tf.Tensor, stddev1: tf.Tensor, stddev2: tf.Tensor) -> tf.Tensor:
-    zero = tf.zeros([], value.dtype)
-    first = tfd.Normal(zero, stddev1).log_prob(value) + tf.math.log_sigmoid(logit)
-    second = tfd.Normal(zero, stddev2).log_prob(value) + tf.math.log_sigmoid(-logit)
-    return tf.reduce_logsumexp(tf.stack([first, second]), 0)
 
 
 class TrainablePrior(regularizers.KLDivergence, tf.keras.layers.Layer):
@@ -379,9 +318,7 @@ class TrainableScaleMixtureKLDivergence(TrainablePrior):
         logit, first, second = (
             tf.cast(getattr(self, name), weight.dtype) for name in ("pi_logit", "log_stddev1", "log_stddev2")
         )
-        return divergence_by_quadrature(
-            weight, lambda v: _log_mixture(v, logit, tf.exp(first), tf.exp(second)), self.fixed.points
-        )
+        return scale_mixture_divergence(weight, logit, tf.exp(first), tf.exp(second), self.fixed.points)
 
     def get_config(self) -> dict[str, Any]:
         return {**self.fixed.get_config(), "scale_factor": self.scale_factor}

@@ -7,6 +7,8 @@ A sample is a plain dict {layer key: {weight name: tensor}}. It is drawn outside
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -46,8 +48,23 @@ def _visit(module: tf.Module, seen: dict[int, tf.Module]) -> None:
         # Not by attributes: which ones exist depends on whether the model was called, compiled or loaded.
         for layer in module.layers:
             _visit(layer, seen)
-    for child in module._flatten(recursive=False, predicate=lambda value: isinstance(value, tf.Module)):
+    for child in _children(module):
         _visit(child, seen)
+
+
+def _children(module: tf.Module) -> Iterator[tf.Module]:
+    """The modules in a module's attributes, as `tf.Module.submodules` finds them.
+
+    Unlike there, caches are passed over: a recurrent cell keeps its dropout masks by graph, and graphs have no order.
+    """
+    for name, value in sorted(vars(module).items(), key=lambda item: item[0]):
+        if name in module._TF_MODULE_IGNORED_PROPERTIES or isinstance(value, weakref.WeakKeyDictionary):
+            continue
+        try:
+            leaves = tf.nest.flatten(value)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"Error processing property {name!r} of {module!r}") from error
+        yield from (leaf for leaf in leaves if isinstance(leaf, tf.Module))
 
 
 def sample_weights(
@@ -80,7 +97,7 @@ def sample_weights(
     drawn = {}
     for index, layer in enumerate(variational_layers(root)):
         entry = layer.draw_weights(fold(seed, index), samples)
-        drawn[layer_key(layer)] = {name: entry[name] for name in layer.posteriors()} if shared else entry
+        drawn[layer_key(layer)] = layer.shared_weights(entry) if shared else entry
     return drawn
 
 

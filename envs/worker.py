@@ -6,6 +6,7 @@ It reads requests from the socket FD and answers each; it never imports TensorFl
 """
 
 import ctypes
+import functools
 import os
 import pickle
 import signal
@@ -74,8 +75,14 @@ def without_unsendable(reply: tuple[Any, ...], error: Exception) -> tuple[Any, .
     except Exception:
         text = f"What the environment returned cannot be sent to another process: {error}"
         return ("error", reply[1], type(error).__name__, text, traceback.format_exc())
-    print(f"worker {os.getpid()}: info {dropped} cannot be sent to another process and is left out", flush=True)
+    _say_once(f"worker {os.getpid()}: info {dropped} cannot be sent to another process and is left out")
     return (*reply[:2], (*rest, {key: value for key, value in info.items() if key not in dropped}))
+
+
+@functools.cache
+def _say_once(text: str) -> None:
+    """Not at every step of an environment."""
+    print(text, flush=True)
 
 
 def _sendable(value: Any) -> bool:

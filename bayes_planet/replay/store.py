@@ -17,7 +17,7 @@ from bayes_planet.replay.episode import CorruptEpisodeError, Episode
 from bayes_planet.replay.files import TEMPORARY_SUFFIX, sync_folder, write_atomically
 
 CORRUPT_SUFFIX = ".corrupt"
-_ARCHIVE_END_BYTES = 2**16 + 22  # of a zip file: its last record, with the longest comment
+_ARCHIVE_END_BYTES = 22, 2**16 + 22  # of a zip file: its last record, as we write it and with the longest comment
 
 
 class EpisodeStore:
@@ -303,9 +303,13 @@ def _named(path: Path) -> Iterator[None]:
 def _ends_as_archive(path: Path) -> bool:
     """Whether a file was written to its end, which is all that is read."""
     with _named(path), open(path, "rb") as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - _ARCHIVE_END_BYTES))
-        end = file.read()
-    return zipfile.is_zipfile(io.BytesIO(end))  # given the file, it would call one that it cannot read no archive
+        size = os.fstat(file.fileno()).st_size
+        for length in _ARCHIVE_END_BYTES:
+            file.seek(max(0, size - length))
+            # Given the file, it would call one that it cannot read no archive.
+            if zipfile.is_zipfile(io.BytesIO(file.read())):
+                return True
+    return False
 
 
 def _describe(layout: dict[str, tuple[int, ...]]) -> str:

@@ -1,6 +1,5 @@
 """Pieces of figures that several of them need: thinned curves, the episode axis, histograms over time."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,7 +7,7 @@ import matplotlib.ticker
 import numpy as np
 
 from bayes_planet.report import style
-from bayes_planet.report.runs import Run
+from bayes_planet.report.runs import Run, is_number
 
 POINTS = 240
 """Most points of a drawn curve; a longer one is drawn as means of that many bins, with their range shaded."""
@@ -95,7 +94,7 @@ def histograms(run: Run, prefix: str) -> dict[str, list[tuple[float, np.ndarray,
     found: dict[str, list[tuple[float, np.ndarray, np.ndarray]]] = {}
     for row in run.rows:
         updates = row.get("updates")
-        if not isinstance(updates, int | float) or not math.isfinite(updates):
+        if not is_number(updates):
             continue
         for key, value in row.items():
             if not key.startswith(prefix) or not isinstance(value, dict):

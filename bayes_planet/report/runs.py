@@ -5,7 +5,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import yaml
@@ -76,8 +76,8 @@ class Run:
         Args:
           counter: env_steps, episodes, updates or time.
         """
-        pairs = [(row[counter], row[key]) for row in self.rows if _is_number(row.get(key)) and counter in row]
-        columns = np.array([pair for pair in pairs if _is_number(pair[0])], np.float64).reshape(-1, 2)
+        pairs = [(row[counter], row[key]) for row in self.rows if is_number(row.get(key)) and counter in row]
+        columns = np.array([pair for pair in pairs if is_number(pair[0])], np.float64).reshape(-1, 2)
         return columns[:, 0], columns[:, 1]
 
     def last(self, key: str) -> float | None:
@@ -87,7 +87,7 @@ class Run:
 
     def counter(self, name: str) -> float:
         """How far the run came: the largest `updates`, `env_steps`, `episodes` or `time` (seconds) of a row."""
-        return max((row[name] for row in self.rows if _is_number(row.get(name))), default=0)
+        return max((row[name] for row in self.rows if is_number(row.get(name))), default=0)
 
     def layers(self, prefix: str) -> list[str]:
         """Names behind `prefix`, such as the layers of `weight_kl/`; totals and factors are left out."""
@@ -99,13 +99,13 @@ class Run:
         """Every evaluation, oldest first; of two after the same episode the newer one."""
         found: dict[int, Evaluation] = {}
         for row in self.rows:
-            if not (_is_number(row.get("eval/return_mean")) and _is_number(row.get("episodes"))):
+            if not (is_number(row.get("eval/return_mean")) and is_number(row.get("episodes"))):
                 continue
             returns = row.get("eval/returns")
-            complete = isinstance(returns, list) and len(returns) > 0 and all(map(_is_number, returns))
+            complete = isinstance(returns, list) and len(returns) > 0 and all(map(is_number, returns))
             values = np.asarray(returns if complete else [row["eval/return_mean"]], np.float64)
-            summary = {k.removeprefix("eval/"): v for k, v in row.items() if k.startswith("eval/") and _is_number(v)}
-            steps = row["env_steps"] if _is_number(row.get("env_steps")) else math.nan
+            summary = {k.removeprefix("eval/"): v for k, v in row.items() if k.startswith("eval/") and is_number(v)}
+            steps = row["env_steps"] if is_number(row.get("env_steps")) else math.nan
             found[int(row["episodes"])] = Evaluation(int(row["episodes"]), steps, values, summary, complete)
         return [found[episodes] for episodes in sorted(found)]
 
@@ -247,5 +247,6 @@ def _flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> TypeGuard[float]:
+    """Whether a value of a row is a finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

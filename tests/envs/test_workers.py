@@ -336,7 +336,7 @@ def test_an_info_that_cannot_be_sent_is_left_out(tmp_path):
         for _ in range(2):
             np.testing.assert_array_equal(workers.reset([0])["state"], [[0, 0]])
         workers.step(np.zeros((1, 1)))
-    assert "info ['object'] cannot be sent" in log.read_text()
+    assert log.read_text().count("info ['object'] cannot be sent") == 1
 
 
 @pytest.mark.parametrize("seconds", [1e7, float("inf")])

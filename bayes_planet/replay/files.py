@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 TEMPORARY_SUFFIX = ".tmp"
@@ -32,18 +32,37 @@ def write_atomically(path: Path, data: bytes) -> None:
         OSError: the data could not be written (disk full, file too large, no permission). `path` is as it was
             and the temporary file is gone.
     """
-    temporary = path.with_name(f".{path.name}{TEMPORARY_SUFFIX}")
+    write_together({path: data})
+
+
+def write_together(files: Mapping[Path, bytes]) -> None:
+    """`write_atomically` of several files in one folder, which take their names one right after the other.
+
+    All data are on disk before the first has its name: what can fail has failed by then, and what a kill could come
+    between is renames alone.
+
+    Args:
+        files: data by path.
+
+    Raises:
+        OSError: as `write_atomically`; none of the files was written.
+    """
+    temporary = {path: path.with_name(f".{path.name}{TEMPORARY_SUFFIX}") for path in files}
     try:
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        for path, data in files.items():
+            with open(temporary[path], "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        for path in files:
+            os.replace(temporary[path], path)
     except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+        for leftover in temporary.values():
+            with contextlib.suppress(OSError):
+                leftover.unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
+    for folder in {path.parent for path in files}:
+        sync_folder(folder)
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ import numpy as np
 
 from bayes_planet.replay import episode as episodes_format
 from bayes_planet.replay.episode import CorruptEpisodeError, Episode
-from bayes_planet.replay.files import TEMPORARY_SUFFIX, sync_folder, write_atomically
+from bayes_planet.replay.files import TEMPORARY_SUFFIX, sync_folder, write_together
 
 CORRUPT_SUFFIX = ".corrupt"
 _ARCHIVE_END_BYTES = 22, 2**16 + 22  # of a zip file: its last record, as we write it and with the longest comment
@@ -142,32 +142,48 @@ class EpisodeStore:
             ValueError: the episode is malformed, of other shapes than the stored ones, or the index is taken.
             OSError: it could not be written (disk full, for one). Nothing is left of it; the store is as it was.
         """
-        if isinstance(index, bool) or not isinstance(index, int | np.integer) or index < 0:
-            raise ValueError(f"index is {index!r}. Accepted: a whole number, 0 or more.")
-        index = int(index)
-        rows = episodes_format.validate(episode)
+        return self.add_round({index: episode})[0]
+
+    def add_round(self, episodes: Mapping[int, Mapping[str, np.ndarray]]) -> list[Path]:
+        """`add` of episodes, by index, that were collected side by side: all of them or none.
+
+        A run that is killed while they are written so goes on with the whole round or collects all of it anew, on the
+        same weights, as it would have done (but for a kill between two renames).
+
+        Raises:
+            ValueError, OSError: as `add`; the store is as it was.
+        """
         with self._lock:
-            if index in self._rows:
-                raise ValueError(
-                    f"There is an episode {index} already, {self.path(index)}. "
-                    f"Accepted: an index not in use, such as {max(self._rows) + 1}."
-                )
-            if self._layout is None and self._rows:
-                self._load_any()
-            self._check_layout(episode, f"The new episode {index}")
+            rows = {index: self._check_new(episode, index) for index, episode in episodes.items()}
+            new = {int(index): episode for index, episode in episodes.items()}
             if not self._swept:  # by the writer alone: to a reader, a temporary file may be one being written
                 for leftover in self.directory.glob(f".*{TEMPORARY_SUFFIX}"):
                     leftover.unlink(missing_ok=True)
                 self._swept = True
-            path = self.directory / episodes_format.file_name(index, rows)
-            write_atomically(path, episodes_format.encode(episode, self._compress))
-            self._rows[index] = rows
-            self._rows = dict(sorted(self._rows.items()))
-            copy = {name: np.array(array, order="C") for name, array in episode.items()}
-            for array in copy.values():
-                array.flags.writeable = False
-            self._keep(index, copy)
-        return path
+            paths = {index: self.directory / episodes_format.file_name(index, rows[index]) for index in new}
+            write_together({paths[index]: episodes_format.encode(new[index], self._compress) for index in new})
+            self._rows = dict(sorted({**self._rows, **{index: rows[index] for index in new}}.items()))
+            for index, episode in new.items():
+                copy = {name: np.array(array, order="C") for name, array in episode.items()}
+                for array in copy.values():
+                    array.flags.writeable = False
+                self._keep(index, copy)
+        return list(paths.values())
+
+    def _check_new(self, episode: Mapping[str, np.ndarray], index: int) -> int:
+        """The rows of an episode that can be added."""
+        if isinstance(index, bool) or not isinstance(index, int | np.integer) or index < 0:
+            raise ValueError(f"index is {index!r}. Accepted: a whole number, 0 or more.")
+        rows = episodes_format.validate(episode)
+        if index in self._rows:
+            raise ValueError(
+                f"There is an episode {index} already, {self.path(index)}. "
+                f"Accepted: an index not in use, such as {max(self._rows) + 1}."
+            )
+        if self._layout is None and self._rows:
+            self._load_any()
+        self._check_layout(episode, f"The new episode {index}")
+        return rows
 
     def load(self, index: int) -> Episode:
         """One episode, out of memory or from its file. Its arrays are shared: they cannot be written to.

@@ -3,7 +3,7 @@
 import contextlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import gymnasium
@@ -234,10 +234,11 @@ class Trainer:
             self._stop_if_asked()
 
         collected = self._collector.collect(indices, before_step, self._stop_if_asked)
+        self.replay.add_round(dict(zip(collected.indices, collected.episodes, strict=True)))
         rows = []
-        for index, episode in zip(collected.indices, collected.episodes, strict=True):
-            self.replay.add(episode, index)
-            rows.append(self._record(self._episode_values(index, episode, collected.speed)))
+        for place, (index, episode) in enumerate(zip(collected.indices, collected.episodes, strict=True), 1):
+            later = collected.episodes[place:]
+            rows.append(self._record(self._episode_values(index, episode, collected.speed, later), later))
         # Not before all of the round are stored: whoever watches may take minutes, or raise.
         for episode, row in zip(collected.episodes, rows, strict=True):
             self._tell(self._events.row, row)
@@ -267,7 +268,9 @@ class Trainer:
 
         return before_step
 
-    def _episode_values(self, index: int, episode: Episode, extra: dict[str, float]) -> dict[str, Any]:
+    def _episode_values(
+        self, index: int, episode: Episode, extra: dict[str, float], later: Sequence[Episode] = ()
+    ) -> dict[str, Any]:
         train = self.config.train
         random = index < train.seed_episodes
         return {
@@ -276,19 +279,20 @@ class Trainer:
             "train/episode_steps": len(episode["reward"]) - 1,
             "train/random_actions": int(random),
             **({} if random else {"train/exploration_noise": noise_of_episode(train, index)}),
-            "replay/episodes": self.replay.episodes,
-            "replay/rows": self.replay.rows,
+            "replay/episodes": self.replay.episodes - len(later),
+            "replay/rows": self.replay.rows - sum(len(each["reward"]) for each in later),
             "replay/corrupt_files": self.replay.corrupt,
             "env/worker_faults": self._collector.worker_faults,
             "env/dropped_episodes": self._collector.dropped_episodes,
             **extra,
         }
 
-    def _record(self, values: dict[str, Any]) -> dict:
+    def _record(self, values: dict[str, Any], later: Sequence[Episode] = ()) -> dict:
+        """Writes a row, as of before the episodes in `later` came."""
         counters = self.counters
-        return self.metrics.write(
-            values, updates=counters.updates, env_steps=self.env_steps, episodes=counters.episodes
-        )
+        env_steps = self.env_steps - sum(len(each["reward"]) - 1 for each in later) * self.config.env.action_repeat
+        episodes = counters.episodes - len(later)
+        return self.metrics.write(values, updates=counters.updates, env_steps=env_steps, episodes=episodes)
 
     def _write(self, values: dict[str, Any]) -> dict:
         row = self._record(values)

@@ -403,6 +403,52 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path):
     ]
 
 
+FULL_DISK_IN_A_ROUND = """
+import resource, sys, numpy as np, os
+from bayes_planet.replay import EpisodeStore
+from tests.replay.make import make_episode
+store = EpisodeStore(sys.argv[1], 1e9, compress=False)
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+try:
+    store.add_round({0: make_episode(0, 10), 1: make_episode(1, 5_000)})
+except OSError as error:
+    print(type(error).__name__, store.indices, store.rows, sorted(os.listdir(sys.argv[1])))
+store.add_round({0: make_episode(0, 10), 1: make_episode(1, 20)})
+print(store.indices, store.rows)
+"""
+
+
+def test_a_round_is_written_whole_or_not_at_all(tmp_path):
+    process = run(FULL_DISK_IN_A_ROUND, tmp_path, stdout=subprocess.PIPE)
+    assert process.communicate(timeout=240)[0].splitlines() == ["OSError [] 0 []", "[0, 1] 30"]
+    store = EpisodeStore(tmp_path, 0)
+    assert_same(store.load(0), make_episode(0, 10))
+    assert_same(store.load(1), make_episode(1, 20))
+
+
+KEEP_ADDING_ROUNDS = """
+import sys
+from bayes_planet.replay import EpisodeStore
+from tests.replay.make import make_episode
+store = EpisodeStore(sys.argv[1], 0)
+first = store.episodes
+while True:
+    store.add_round({index: make_episode(index, 2000, image=True) for index in range(first, first + 4)})
+    print(first, flush=True)
+    first += 4
+"""
+
+
+def test_a_killed_writer_leaves_whole_rounds(tmp_path):
+    for number in range(4):
+        process = run(KEEP_ADDING_ROUNDS, tmp_path, stdout=subprocess.PIPE)
+        process.stdout.readline()
+        time.sleep(0.04 * number)  # a round takes about 0.1 s
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=240)
+        assert EpisodeStore(tmp_path, 0).episodes % 4 == 0
+
+
 KEEP_ADDING = """
 import sys
 from bayes_planet.replay import EpisodeStore

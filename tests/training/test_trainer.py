@@ -309,7 +309,10 @@ def test_a_watcher_that_fails_costs_no_episode_of_the_round(tmp_path):
             trainer.run()
         assert list(trainer.replay.indices) == [0, 1]
     rows = read_metrics(tmp_path / "run" / "metrics.jsonl")
-    assert [(row["train/episode"], row["episodes"]) for row in rows if "train/return" in row] == [(0, 1), (1, 2)]
+    rows = [row for row in rows if "train/return" in row]
+    assert [(row["train/episode"], row["episodes"], row["replay/episodes"]) for row in rows] == [(0, 1, 1), (1, 2, 2)]
+    assert rows[1]["env_steps"] == 2 * rows[0]["env_steps"]
+    assert rows[1]["replay/rows"] == 2 * rows[0]["replay/rows"]
 
 
 def test_a_stop_whose_checkpoint_failed_says_so(tmp_path, monkeypatch):

@@ -126,12 +126,11 @@ def opened(
     factory: Callable[[], gymnasium.Env] | None,
     amount: Amount,
     watch: Watch,
-    with_weights: bool,
 ) -> Iterator[Trainer]:
     """A trainer at the newest state of the run in `directory`, which is locked meanwhile.
 
-    Args:
-      with_weights: a run that has no checkpoint begins with the weights that `parts` have now.
+    A run that has no checkpoint begins with the weights that `parts` have now, and saves them: a second try in this
+    process, after an error, begins with the same.
     """
     directory.prepare(config)
     try:
@@ -143,7 +142,7 @@ def opened(
         try:
             if not trainer.checkpoints.folders:
                 parts.learner.updates.assign(0)
-            if not trainer.restore() and with_weights:
+            if not trainer.restore():
                 trainer.save()
             yield trainer
         finally:

@@ -230,9 +230,8 @@ class BayesPlanet(TrainedModel):
         with learning.interruption() as interruption:
             watch = learning.Watch(callback, interruption)
             with learning.opened(
-                self.config, directory, self._parts, self._training_environments, self._factory, amount, watch,
-                with_weights=self._origin is not None,
-            ) as trainer:  # fmt: skip
+                self.config, directory, self._parts, self._training_environments, self._factory, amount, watch
+            ) as trainer:
                 self._trainer, self._origin = trainer, None
                 try:
                     callback.init_callback(self)

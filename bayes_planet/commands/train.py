@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -125,7 +126,7 @@ def _train(
 
 @contextlib.contextmanager
 def _disk_errors(directory: RunDirectory) -> Iterator[None]:
-    """Says what to do where the disk is full, whoever of TensorFlow and Python found out."""
+    """Says what to do where the disk is full, whoever of TensorFlow and Python found out, or a file cannot be used."""
     try:
         yield
     except OSError as error:
@@ -133,5 +134,10 @@ def _disk_errors(directory: RunDirectory) -> Iterator[None]:
             raise UserError(
                 f"The disk under {directory.path} is full. What was saved is intact. Make room, then give the same "
                 "command to go on."
+            ) from error
+        if error.filename is not None and Path(os.fsdecode(error.filename)).is_relative_to(directory.path):
+            raise UserError(
+                f"{error.strerror}: {os.fsdecode(error.filename)}. What was saved is intact. Make it readable and "
+                "writable, then give the same command to go on."
             ) from error
         raise

@@ -61,6 +61,27 @@ def test_without_an_amount_it_ends_with_the_schedule_and_an_evaluation(model):
     assert row["eval/episodes"] == 2 and row["episodes"] == 4
 
 
+def test_learning_again_after_an_error_begins_with_the_first_weights(model, tmp_path, monkeypatch):
+    """Before the first checkpoint of updates, too: what was half done is not on disk, so it must not be in the model."""
+    again = model_in(tmp_path / "run")
+    learner = again._parts.learner
+    update, done = learner.update, []
+
+    def second_fails(*arguments):
+        if done:
+            raise ZeroDivisionError
+        done.append(update(*arguments))
+        return done[-1]
+
+    monkeypatch.setattr(learner, "update", second_fails)
+    with pytest.raises(ZeroDivisionError):
+        again.learn(episodes=4)
+    monkeypatch.undo()
+    again.learn(episodes=2)  # two of random actions are there
+    assert (again.num_episodes, again.num_updates) == (4, 4)
+    assert_same(weights(again), weights(model))
+
+
 def test_a_value_is_learnt_saved_and_planned_with(tmp_path):
     model = model_in(tmp_path / "run", {"model.value": True, "planner.value_scale": 1.0}).learn()
     assert sum("loss/value" in row for row in read_metrics(model.logdir / "metrics.jsonl")) > 0

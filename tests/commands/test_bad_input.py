@@ -113,6 +113,21 @@ def test_evaluate_options(capsys, tmp_path):
     assert ".mp4 or .gif" in fails(capsys, "evaluate", tmp_path, "--video", "film.avi")
 
 
+def test_an_episode_that_cannot_be_read(capsys, tmp_path):
+    """A link to itself (ELOOP), which is an error to root too."""
+    logdir = tmp_path / "run"
+    overrides = ["env.name=Pendulum-v1", "env.observations=state", "env.action_repeat=2"]
+    directory = RunDirectory(logdir)
+    directory.prepare(presets.load(["debug"], overrides))
+    directory.unlock()
+    directory.episodes.mkdir()
+    link = directory.episodes / "episode-000000-rows000101.npz"
+    link.symlink_to(link.name)
+    text = fails(capsys, "train", "--config", "debug", "--logdir", logdir, *overrides)
+    assert str(link) in text and "could not be read" in text and "give the same command" in text
+    assert link.is_symlink()
+
+
 def test_batch_longer_than_any_episode(capsys, tmp_path):
     """Told before the first update, with the seed episodes kept."""
     logdir = tmp_path / "run"

@@ -98,6 +98,14 @@ class BaseCallback:
     def _on_training_end(self) -> None:
         """After the last piece of work, also where Ctrl-C or a callback ended it; not after an exception."""
 
+    def _due(self, row: dict[str, Any], every_episodes: int) -> bool:
+        """Whether this episode is an `every_episodes`-th one, and of those in its round the last.
+
+        Episodes collected side by side are all stored before anybody is told: the model is the same at each.
+        """
+        episodes = row["episodes"]
+        return episodes % every_episodes == 0 and episodes + every_episodes > self.num_episodes
+
     def init_callback(self, model: "BayesPlanet") -> None:
         self.model = model
         self._init_callback()
@@ -231,7 +239,7 @@ class EvalCallback(BaseCallback):
             callback.on_training_start()
 
     def _on_episode(self, episode: Episode, row: dict[str, Any]) -> bool:
-        if self.every_episodes is None or self.num_episodes % self.every_episodes:
+        if self.every_episodes is None or not self._due(row, self.every_episodes):
             return True
         return self._judge(self.model.evaluate(self.n_eval_episodes, self.seed))
 
@@ -314,7 +322,7 @@ class CheckpointCallback(BaseCallback):
         self.name_prefix = name_prefix
 
     def _on_episode(self, episode: Episode, row: dict[str, Any]) -> bool:
-        if self.num_episodes % self.every_episodes == 0:
+        if self._due(row, self.every_episodes):
             path = self.model.save(self.save_path / f"{self.name_prefix}_{self.num_env_steps}_steps")
             self._say(f"saved {path}")
         return True
@@ -348,7 +356,7 @@ class VideoRecorderCallback(BaseCallback):
         self.seed = seed
 
     def _on_episode(self, episode: Episode, row: dict[str, Any]) -> bool:
-        if self.num_episodes % self.every_episodes == 0:
+        if self._due(row, self.every_episodes):
             folder = self.folder or (self.model.logdir or Path()) / "videos"
             path = self.model.record_video(folder / f"agent-{self.num_episodes:06d}{self.suffix}", self.seed)
             self._say(f"filmed {path}")

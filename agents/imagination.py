@@ -16,6 +16,7 @@ from bayes_planet.training.seeds import Stream, seed_words
 from bayes_planet.world_model import WorldModel
 
 WEIGHTS = ("draws", "mean")
+ROUNDING = 1e-6  # of actions that were computed
 
 
 def arrange(
@@ -44,21 +45,20 @@ def arrange(
     """
     episode = isinstance(observations, Mapping) and "action" in observations
     batch, alone = as_batch(observations, space, axes=2)
-    rows = next(iter(batch.values())).shape[1]
+    sequences, rows = next(iter(batch.values())).shape[:2]
     context = context_steps if context_steps is not None else (min(seen, rows) if episode else rows)
     if not 1 <= context <= rows:
         raise ValueError(f"context_steps is {context_steps}. Accepted: 1 to {rows}, the observations given.")
     if episode:
-        past = _actions(observations["action"], action_size, alone, rows, "the episode's 'action'")
-        future = past[:, context:] if actions is None else _actions(actions, action_size, alone, None, "actions")
-        led = np.concatenate([past[:, :context], future], 1)
+        led = _actions(observations["action"], action_size, alone, sequences, rows, "the episode's 'action'")
+        if actions is not None:
+            future = _actions(actions, action_size, alone, sequences, None, "actions")
+            led = np.concatenate([led[:, :context], future], 1)
     else:
         if actions is None:
             raise ValueError("There are no actions. Accepted: actions [C - 1 + H, A], or an episode with 'action'.")
-        taken = _actions(actions, action_size, alone, None, "actions")
+        taken = _actions(actions, action_size, alone, sequences, None, "actions")
         led = np.concatenate([np.zeros_like(taken[:, :1]), taken], 1)
-    if len(led) != len(next(iter(batch.values()))):
-        raise ValueError(f"There are {len(led)} sequences of actions. Accepted: one for each of the observations'.")
     if led.shape[1] <= context:
         needed = "1 or more" if episode else f"{context} or more, {context - 1} of them between the observations"
         raise ValueError(f"After {context} observations there is no action to predict from. Accepted: {needed}.")
@@ -72,7 +72,7 @@ def arrange(
     return filled, context, alone
 
 
-def _actions(actions: Any, size: int, alone: bool, rows: int | None, name: str) -> np.ndarray:
+def _actions(actions: Any, size: int, alone: bool, sequences: int, rows: int | None, name: str) -> np.ndarray:
     array = np.asarray(actions, np.float32)
     array = array[None] if alone and array.ndim == 2 else array
     if array.ndim != 3 or array.shape[-1] != size or (rows is not None and array.shape[1] != rows):
@@ -81,7 +81,18 @@ def _actions(actions: Any, size: int, alone: bool, rows: int | None, name: str) 
             f"{name} has shape {list(np.shape(actions))}. Accepted: [{axes if alone else f'B, {axes}'}], numbers in "
             "[-1, 1]."
         )
+    if len(array) != sequences:
+        raise ValueError(
+            f"{name} holds {len(array)} sequences, the observations {sequences}. Accepted: as many of each."
+        )
+    if not np.all(np.abs(array) <= 1 + ROUNDING):  # false for NaN too
+        raise ValueError(f"{name} holds {_extreme(array)}. Accepted: numbers in [-1, 1], as `action_space` has them.")
     return array
+
+
+def _extreme(array: np.ndarray) -> float:
+    finite = np.isfinite(array)
+    return float(array.flat[np.argmax(np.abs(array))] if finite.all() else array[~finite][0])
 
 
 def imagine(model: WorldModel, rows: Arrays, context: int, samples: int, weights: str, run_seed: int) -> Arrays:

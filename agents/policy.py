@@ -55,12 +55,9 @@ class BayesPlanetPolicy(tf_policy.TFPolicy):
         specs.observation_space(time_step_spec)
         specs.action_space(action_spec)
         model = actor.planner.world_model
-        stochastic = tf.TensorSpec([model.rssm.stochastic_units], tf.float32)
+        latent = model.rssm.initial_state(1)._asdict()
         policy_state_spec = {
-            "mean": stochastic,
-            "stddev": stochastic,
-            "sample": stochastic,
-            "belief": tf.TensorSpec([model.rssm.belief_units], tf.float32),
+            **{name: tf.TensorSpec(value.shape[1:], tf.float32) for name, value in latent.items()},
             "action": tf.TensorSpec([model.action_size], tf.float32),
             "step": tf.TensorSpec([], tf.int32),
         }

@@ -119,25 +119,29 @@ class TrainedModel:
         Returns:
           `returns`, `mean`, `median`, `stddev`, and the `episodes` as dicts of arrays [T + 1, ...].
         """
-        if episodes < 1:
-            raise ValueError(f"episodes is {episodes}. Accepted: 1 or more.")
+        _require_episodes(episodes)
         seed = dataclasses.replace(self.config, seed=seed).seed
         workers = self.config.evaluation.workers
         with self._workers(environments_for(episodes, workers), "evaluation_workers.log") as environments:
             return final_score(self.actor, seed, environments, episodes, workers)
 
-    def record_video(self, path: str | os.PathLike[str], seed: int = 0, fps: float = 25, scale: int = 4) -> Path:
-        """Films the first episode of `evaluate(seed=seed)`, whatever the agent observes.
+    def record_video(
+        self, path: str | os.PathLike[str], seed: int = 0, fps: float = 25, scale: int = 4, episodes: int = EPISODES
+    ) -> Path:
+        """Films the first episode of `evaluate(episodes, seed)`, whatever the agent observes.
 
         Args:
           path: ends in .mp4 or .gif.
           seed: as in `evaluate`.
           fps: frames a second, one a decision.
           scale: 1 is 64 x 64 pixels.
+          episodes: as in `evaluate`, which plans for up to `evaluation.workers` of them together; what random numbers
+            an episode gets depends on how many these are.
         """
+        _require_episodes(episodes)
         seed = dataclasses.replace(self.config, seed=seed).seed
         with self._workers(1, "evaluation_workers.log") as environments:
-            rows = min(self.config.evaluation.workers, EPISODES)
+            rows = min(self.config.evaluation.workers, episodes)
             return save_video(settings.as_path(path), film(self.actor, seed, environments, rows), fps, scale)
 
     def imagine(
@@ -218,3 +222,8 @@ class TrainedModel:
     def _log_file(self, name: str) -> Path | None:
         writable = self._logs is not None and self._logs.is_dir() and os.access(self._logs, os.W_OK)
         return self._logs / name if self._logs is not None and writable else None
+
+
+def _require_episodes(episodes: int) -> None:
+    if episodes < 1:
+        raise ValueError(f"episodes is {episodes}. Accepted: 1 or more.")

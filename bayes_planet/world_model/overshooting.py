@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from bayes_planet.world_model.losses import unit_gaussian_nll
 from bayes_planet.world_model.rssm import RSSM, State
+from bayes_planet.world_model.subsets import share, size
 
 
 def windows(value: tf.Tensor, steps: int, chosen: tf.Tensor | None = None) -> tf.Tensor:
@@ -14,13 +15,6 @@ def windows(value: tf.Tensor, steps: int, chosen: tf.Tensor | None = None) -> tf
     starts = value.shape[1] - steps
     following = tf.stack([value[:, 1 + ahead : 1 + ahead + starts] for ahead in range(steps)], 2)
     return _rows(tf.reshape(following, [-1, steps, *value.shape[2:]]), chosen)
-
-
-def choose_starts(batch: int, length: int, steps: int, fraction: float, seed: tf.Tensor) -> tf.Tensor | None:
-    """A random share of the rows of `windows`, without repetition: int32 [n]; None for all of them."""
-    starts = batch * (length - steps)
-    count = max(1, round(fraction * starts))
-    return None if count == starts else tf.math.top_k(tf.random.stateless_uniform([starts], seed), count).indices
 
 
 def imagine_ahead(
@@ -70,12 +64,11 @@ def overshooting_nll(
       valid_steps: float32, true entries of `mask` over all replicas, whose results add up.
       chosen: the rows of `windows` that were predicted; None: all.
     """
-    count, steps = predicted.shape
-    batch, rows = mask.shape
-    share = count / (batch * (rows - steps))
+    steps, rows = predicted.shape[1], mask.shape[1]
+    chosen_share = share(size(predicted, 0), size(mask, 0) * (rows - steps))
     nll = unit_gaussian_nll(windows(target, steps, chosen)[..., None], predicted[..., None], 1)
     rollout_steps = valid_steps * ((rows - steps) * steps / rows)
-    return tf.reduce_sum(nll * windows(mask, steps, chosen)) / (share * rollout_steps)
+    return tf.reduce_sum(nll * windows(mask, steps, chosen)) / (chosen_share * rollout_steps)
 
 
 def _rows(value: tf.Tensor, chosen: tf.Tensor | None) -> tf.Tensor:

@@ -12,8 +12,9 @@ from bayes_planet.world_model.decoders import DenseHead, ImageDecoder
 from bayes_planet.world_model.encoders import ImageEncoder, VectorEncoder
 from bayes_planet.world_model.losses import continuation_nll, diagonal_gaussian_kl, free_nats_kl, unit_gaussian_nll
 from bayes_planet.world_model.normaliser import StateNormaliser
-from bayes_planet.world_model.overshooting import choose_starts, imagine_ahead, overshooting_nll
+from bayes_planet.world_model.overshooting import imagine_ahead, overshooting_nll
 from bayes_planet.world_model.rssm import RSSM, State
+from bayes_planet.world_model.subsets import choose_rows, share, size
 from bayes_planet.world_model.values import lambda_returns
 
 
@@ -195,14 +196,13 @@ class WorldModel(tf.Module):
         """Sum over valid steps of -log p(observation | features), for images from `image_fraction` of the steps."""
         event_axes = len(self.observation_shapes[key])
         fraction = self.config.loss.image_fraction if key == "image" else 1.0
-        if fraction < 1.0:
-            steps = mask.shape[0] * mask.shape[1]
-            count = max(1, round(fraction * steps))
-            chosen = tf.math.top_k(tf.random.stateless_uniform([steps], seed), count).indices
+        steps = size(mask, 0) * mask.shape[1]
+        chosen = choose_rows(steps, fraction, seed)
+        if chosen is not None:
             target, features, mask = (
                 tf.gather(tf.reshape(value, [steps, *value.shape[2:]]), chosen) for value in (target, features, mask)
             )
-            mask *= steps / count
+            mask *= share(steps, size(chosen, 0))
         return tf.reduce_sum(unit_gaussian_nll(target, self._decoders[key](features), event_axes) * mask)
 
     def _rollouts(
@@ -213,8 +213,7 @@ class WorldModel(tf.Module):
             weights = tf.nest.map_structure(lambda value: value[0], weights)
         steps, fraction = self.config.loss.overshooting_steps, self.config.loss.overshooting_fraction
         fold = tf.random.experimental.stateless_fold_in
-        sequences, length = actions.shape[:2]
-        chosen = choose_starts(sequences, length, steps, fraction, fold(seed, 0))
+        chosen = choose_rows(size(actions, 0) * (actions.shape[1] - steps), fraction, fold(seed, 0))
         imagined = imagine_ahead(self.rssm, posterior, actions, steps, chosen, seed=fold(seed, 1), weights=weights)
         return imagined.features, chosen
 

@@ -1,5 +1,6 @@
 """`BayesPlanet` on real environments in real processes: learn, predict, save and load, evaluate, imagine."""
 
+import dataclasses
 import gc
 import json
 import shutil
@@ -13,6 +14,7 @@ import pytest
 
 from bayes_planet import BayesPlanet, cli, presets
 from bayes_planet.agents import settings
+from bayes_planet.agents import trained as trained_model
 from bayes_planet.agents.acting import Predictor
 from bayes_planet.evaluation.predictive import predict_distribution
 from bayes_planet.replay import EpisodeStore
@@ -308,6 +310,19 @@ def test_a_film_shows_the_environment_whatever_is_observed(model, tmp_path):
     assert brightness == sorted(set(brightness)) and (brightness[0], brightness[-1]) == (0, STEPS)
 
 
+def test_a_film_is_of_an_evaluation_of_so_many_episodes(model, tmp_path, monkeypatch):
+    """Up to three are planned for together."""
+    evaluation = dataclasses.replace(model.config.evaluation, workers=3)
+    monkeypatch.setattr(model, "config", dataclasses.replace(model.config, evaluation=evaluation))
+    planned, frames = [], np.zeros((2, 64, 64, 3), np.uint8)
+    monkeypatch.setattr(trained_model, "film", lambda actor, seed, environments, rows: planned.append(rows) or frames)
+    for options in ({"episodes": 1}, {"episodes": 2}, {"episodes": 7}, {}):
+        model.record_video(tmp_path / "film.gif", **options)
+    assert planned == [1, 2, 3, 3]
+    with pytest.raises(ValueError, match="episodes is 0"):
+        model.record_video(tmp_path / "film.gif", episodes=0)
+
+
 @pytest.mark.slow
 def test_a_page_about_the_run(model, tmp_path):
     page = model.report(tmp_path / "page.html")
@@ -332,6 +347,14 @@ def test_a_page_about_the_run(model, tmp_path):
         (lambda model: model.imagine(np.zeros((3, 2)), np.zeros((2, 1))), "3 or more, 2 of them"),
         (lambda model: model.imagine(np.zeros((3, 2)), np.zeros((4, 2))), r"Accepted: \[T, 1\]"),
         (lambda model: model.imagine(np.zeros((3, 2)), np.zeros((4, 1)), samples=0), "samples is 0"),
+        (lambda model: model.imagine(np.zeros((3, 2)), np.array([[0.0], [1], [-1.5], [1.2]])), r"holds -1\.5.*\[-1, 1\]"),
+        (lambda model: model.uncertainty(np.zeros((3, 2)), np.array([[0.0], [np.nan], [2], [0]])), "actions holds nan"),
+        (
+            lambda model: model.imagine(
+                {"state": np.zeros((2, 4, 2)), "action": np.zeros((2, 4, 1))}, np.zeros((3, 2, 1)), context_steps=2
+            ),
+            "actions holds 3 sequences, the observations 2",
+        ),
         (lambda model: model.imagine(np.zeros((3, 2)), np.zeros((4, 1)), weights="man"), "draws, mean"),
         (lambda model: model.imagine(np.zeros((3, 2)), np.zeros((4, 1)), context_steps=4), "1 to 3"),
         (lambda model: model.uncertainty(np.zeros((3, 2)), np.zeros((4, 1)), weight_samples=1), "weight_samples is 1"),

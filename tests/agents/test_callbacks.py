@@ -165,6 +165,20 @@ class StopAtStep(BaseCallback):
         return self.n_calls < 5
 
 
+def test_episodes_side_by_side_are_counted_one_by_one(tmp_path):
+    """Rounds of two: whoever acts at every third episode acts after the rounds that hold the third and the sixth."""
+    judge, seen = EvalCallback(3, n_eval_episodes=1), []
+    judge.callback_after_eval = Means()
+    judge.callback_after_eval._on_step = lambda: seen.append(judge.num_episodes)
+    saver = CheckpointCallback(1, tmp_path / "saved")
+    with model_in(tmp_path / "run", {"env.workers": 2}) as model:
+        model.learn(episodes=8, callbacks=[judge, saver])
+        assert model.num_episodes == 8
+    assert seen == [4, 6]
+    steps = sorted(int(path.name.split("_")[1]) for path in (tmp_path / "saved").iterdir())
+    assert steps == [2 * STEPS, 4 * STEPS, 6 * STEPS, 8 * STEPS]
+
+
 def test_stops_and_faults_leave_a_run_that_goes_on(kept, model):
     """All in one run, one after another: each time the folder holds what was done until then."""
     diary = Diary()

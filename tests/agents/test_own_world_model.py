@@ -7,11 +7,13 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
+from tf_agents.trajectories import time_step as ts
 
 from bayes_planet import BayesPlanet, presets
 from bayes_planet.commands.analyse import analyse
 from bayes_planet.commands.errors import UserError
 from bayes_planet.commands.evaluate import evaluate
+from bayes_planet.commands.export import export
 from bayes_planet.training.metrics import read_metrics
 from bayes_planet.training.run_directory import RunDirectoryError
 from bayes_planet.training.world_models import WorldModelError, factory_name, find_factory
@@ -94,6 +96,23 @@ def test_a_model_from_nothing_is_trained_evaluated_and_saved(direct, tmp_path):
     with BayesPlanet.load(saved, world_model=own_models.Direct) as loaded:
         np.testing.assert_array_equal(decisions(loaded), expected)
         assert np.abs(expected).max() > 0
+
+
+def test_a_model_from_nothing_is_exported(tmp_path):
+    """Its latent state has sizes of its own."""
+    run = tmp_path / "run"
+    with model_in(run, OVERRIDES, world_model=own_models.Direct) as model:
+        model.learn(episodes=2)
+    options = {"run": run, "out": tmp_path / "policy", "batch_size": None, "precision": "float32", "overwrite": False}
+    assert export(argparse.Namespace(**options)) == 0
+    policy = tf.saved_model.load(str(tmp_path / "policy"))
+    state = policy.get_initial_state(3)
+    assert {name: value.shape[1:] for name, value in state.items()} == {
+        "mean": [2], "stddev": [2], "sample": [2], "belief": [1], "action": [1], "step": [], "seed": [2]
+    }  # fmt: skip
+    step = ts.restart({"state": tf.constant(ROWS)}, batch_size=3)
+    action = policy.action(step, state).action.numpy()
+    assert action.shape == (3, 1) and np.ptp(action) > 1e-4
 
 
 def test_what_a_model_from_nothing_cannot_do_is_said(direct):

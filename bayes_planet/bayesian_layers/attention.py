@@ -8,9 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from bayes_planet.bayesian_layers import initializers, regularizers
-from bayes_planet.bayesian_layers.dense import _flip
 from bayes_planet.bayesian_layers.variational_layer import VariationalLayer
-from bayes_planet.bayesian_layers.weight_flipout import FlipoutLayer
+from bayes_planet.bayesian_layers.weight_flipout import FlipoutLayer, flip
 from bayes_planet.bayesian_layers.weight_samples import sample_weights
 from bayes_planet.bayesian_layers.weight_scope import active_entry, layer_key, use_weights
 
@@ -60,7 +59,7 @@ class _FlipoutProjection(FlipoutLayer, _Projection):
         features = self.equation.split("->")[0].split(",")[1]
         sizes = tf.shape(values)
         shape = [sizes[n] if n == 0 or axis in features else 1 for n, axis in enumerate(axes)]
-        return _flip(tf.ones(shape, values.dtype), weights["sign_seed"], index)
+        return flip(tf.ones(shape, values.dtype), weights["sign_seed"], index)
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")

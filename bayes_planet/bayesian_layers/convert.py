@@ -18,9 +18,11 @@ from bayes_planet.bayesian_layers.convolutions import (
 from bayes_planet.bayesian_layers.dense import DenseReparameterization
 from bayes_planet.bayesian_layers.embeddings import EmbeddingReparameterization
 from bayes_planet.bayesian_layers.lstm_cell import LSTMCellReparameterization
-from bayes_planet.bayesian_layers.model_copies import PROJECTIONS, build_like, copy_model
+from bayes_planet.bayesian_layers.model_copies import PROJECTIONS, Made, build_like, copied_whole, copy_model
+from bayes_planet.bayesian_layers.module_walk import layers_below
 from bayes_planet.bayesian_layers.random_features import RandomFourierFeatures
 from bayes_planet.bayesian_layers.recurrent import GRUCellReparameterization, VariationalRNN
+from bayes_planet.bayesian_layers.recurrent_copies import exchange_cells
 from bayes_planet.bayesian_layers.variational_layer import VariationalLayer
 from bayes_planet.bayesian_layers.weight_samples import variational_layers
 
@@ -36,23 +38,13 @@ _CLASSES: dict[type, Any] = {
     _keras.MultiHeadAttention: MultiHeadAttentionReparameterization,
 }
 _RECURRENT: dict[Any, type] = {_keras.LSTM: _keras.LSTMCell, _keras.GRU: _keras.GRUCell}
-# Arguments of a weight by its name, and those of Keras' recurrent layers that are the sequence's, not the cell's.
+_OF_CELLS = (_keras.RNN, VariationalRNN, _keras.StackedRNNCells)
+# Arguments of a weight by its name.
 _FIELDS = {
     "kernel": ("kernel_initializer", "kernel_regularizer"),
     "recurrent_kernel": ("recurrent_initializer", "recurrent_regularizer"),
     "embeddings": ("embeddings_initializer", "embeddings_regularizer"),
 }
-_OF_SEQUENCES = (
-    "name",
-    "trainable",
-    "return_sequences",
-    "return_state",
-    "go_backwards",
-    "stateful",
-    "unroll",
-    "time_major",
-    "zero_output_for_mask",  # in a config only where it is set
-)
 
 
 def to_bayesian(
@@ -77,11 +69,12 @@ def to_bayesian(
         prior_stddev: of the prior.
         prior_at_weights: whether the prior is centred at the trained weights (MOPED) rather than at 0.
         classes: which Keras layer or cell becomes which. Default: Dense, Conv1D, Conv2D, Conv2DTranspose, Embedding,
-            LSTMCell, GRUCell (and so LSTM, GRU, RNN) and MultiHeadAttention, each its Reparameterization. Only layers
-            of exactly these types are converted. Any layer of this package that has the weights of the Keras layer can
-            be named, such as {Dense: DenseFlipout}.
+            LSTMCell, GRUCell (and so LSTM, GRU, RNN; in a stack of cells, those) and MultiHeadAttention, each its
+            Reparameterization. Only layers of exactly these types are converted. Any layer of this package that has the
+            weights of the Keras layer can be named, such as {Dense: DenseFlipout}.
         strict: whether a layer with trainable weights that has no Bayesian form (BatchNormalization, GRU with
-            reset_after=True, one not in `classes`) is an error; otherwise it stays as it is.
+            reset_after=True, one not in `classes`) or holds such layers where they are not looked for is an error;
+            otherwise it stays as it is. Layers that are Bayesian already stay in either case.
 
     Raises:
         ValueError: numbers that are not positive, no built model, a class with other weights; with `strict`, a layer
@@ -130,19 +123,23 @@ def to_bayesian(
             posterior.stddev.assign(posterior.stddev_constraint.inverse(stddev))
         return new
 
-    def exchange(layer: Any) -> Any:
-        if type(layer) in (*_RECURRENT, _keras.RNN):
-            new = _recurrent(layer, unbuilt, fill, lambda cell, options: VariationalRNN(cell, **options))
-        else:
-            new = unbuilt(layer)
-            if new is not None:
-                new = fill(layer, _built(new, layer))
-        if new is None and strict and _has_weights_of_its_own(layer):
+    def without_form(layer: Any) -> None:
+        if strict and _stays_deterministic(layer):
             raise ValueError(
                 f"Layer {layer.name!r} of class {type(layer).__name__} has no Bayesian form. Accepted with "
                 f"strict=True: {', '.join(cls.__name__ for cls in chosen)} (GRU with reset_after=False) and layers "
                 "without trainable weights; strict=False leaves it as it is."
             )
+
+    def exchange(layer: Any, made: Made) -> Any:
+        if type(layer) in (*_RECURRENT, *_OF_CELLS):
+            new = exchange_cells(layer, made, unbuilt, fill, VariationalRNN, stays=without_form)
+        else:
+            new = unbuilt(layer)
+            if new is not None:
+                new = fill(layer, _built(new, layer))
+        if new is None:
+            without_form(layer)
         return new
 
     return copy_model(model, exchange)
@@ -198,16 +195,10 @@ def to_deterministic(model: Any) -> Any:
                 getattr(new, weight).assign(getattr(old, weight) if posterior is None else posterior.mean_value())
         return new
 
-    def plain_rnn(cell: Any, options: dict[str, Any]) -> Any:
-        config = {**cell.get_config(), **options}
-        for layer, cell_class in _RECURRENT.items():
-            if type(cell) is cell_class:
-                return layer.from_config(config)
-        return _keras.RNN(cell, **options)
-
-    def exchange(layer: Any) -> Any:
-        if type(layer) in (VariationalRNN, _keras.RNN):
-            return _recurrent(layer, unbuilt, fill, plain_rnn)
+    def exchange(layer: Any, made: Made) -> Any:
+        if type(layer) in _OF_CELLS:
+            whole = {cell: rnn for rnn, cell in _RECURRENT.items()}
+            return exchange_cells(layer, made, unbuilt, fill, _keras.RNN, whole)
         new = unbuilt(layer)
         return None if new is None else fill(layer, _built(new, layer))
 
@@ -217,29 +208,10 @@ def to_deterministic(model: Any) -> Any:
         raise ValueError(
             f"Layers with random weights are left in the copy: {', '.join(repr(layer.name) for layer in left)} "  # type: ignore[attr-defined]
             f"({', '.join(sorted({type(layer).__name__ for layer in left}))}). Accepted: ones in models, attributes, "
-            "lists and dicts, TimeDistributed, Bidirectional and this package's layers; in an RNN of several cells, "
-            "all of them."
+            "lists and dicts, TimeDistributed, Bidirectional and this package's layers; in an RNN its cells, not those "
+            "inside of a cell."
         )
     return copy
-
-
-def _recurrent(layer: Any, unbuilt: Any, fill: Any, make: Any) -> Any:
-    """A recurrent layer with its cell exchanged; None if the cell, or each of several, has no counterpart."""
-    stacked = isinstance(layer.cell, _keras.StackedRNNCells)
-    cells = layer.cell.cells if stacked else [layer.cell]
-    pairs = [(old, unbuilt(old)) for old in cells]
-    if any(new is None for _, new in pairs):
-        return None
-    config = layer.get_config()
-    options = {name: config[name] for name in _OF_SEQUENCES if name in config}
-    options["dtype"] = layer.dtype_policy
-    if layer.activity_regularizer is not None:
-        options["activity_regularizer"] = layer.activity_regularizer
-    new = make(_keras.StackedRNNCells([new for _, new in pairs]) if stacked else pairs[0][1], options)
-    new.build_from_config(layer.get_build_config())
-    for (old, _), cell in zip(pairs, new.cell.cells if stacked else [new.cell], strict=True):
-        fill(old, cell)
-    return new
 
 
 def _built(new: Any, old: Any) -> Any:
@@ -259,8 +231,8 @@ def _without_dicts(config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _has_weights_of_its_own(layer: Any) -> bool:
-    inner = {id(weight) for part in layer.submodules if part is not layer for weight in getattr(part, "weights", [])}
-    own = [weight for weight in layer.trainable_weights if id(weight) not in inner]
-    cells = isinstance(layer, (_keras.RNN, _keras.Bidirectional)) and bool(layer.trainable_weights)
-    return bool(own) or cells
+def _stays_deterministic(layer: Any) -> bool:
+    """Whether trainable weights of a layer that is not exchanged are neither Bayesian nor of layers that are tried."""
+    settled = [*variational_layers(layer), *([] if copied_whole(layer) else layers_below(layer))]
+    found = {id(weight) for part in settled for weight in part.weights}  # type: ignore[attr-defined]
+    return any(id(weight) not in found for weight in layer.trainable_weights)

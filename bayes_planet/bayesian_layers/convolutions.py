@@ -8,9 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from bayes_planet.bayesian_layers import initializers, regularizers
-from bayes_planet.bayesian_layers.dense import _flip
 from bayes_planet.bayesian_layers.variational_layer import VariationalLayer
-from bayes_planet.bayesian_layers.weight_flipout import FlipoutLayer, per_sample
+from bayes_planet.bayesian_layers.weight_flipout import FlipoutLayer, flip, per_sample
 
 
 class _VariationalConvolution(VariationalLayer):
@@ -161,7 +160,7 @@ class _FlipoutConvolution(FlipoutLayer):
         channel = 1 if self.data_format == "channels_first" else self.rank + 1
         shape = [1] * (self.rank + 2)
         shape[0], shape[channel] = tf.shape(values)[0], tf.shape(values)[channel]
-        return values * _flip(tf.ones(shape, values.dtype), weights["sign_seed"], index)
+        return values * flip(tf.ones(shape, values.dtype), weights["sign_seed"], index)
 
 
 def _layer(name: str, estimator: str, bases: tuple[type, ...], source: str) -> type:

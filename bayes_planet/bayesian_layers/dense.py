@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from bayes_planet.bayesian_layers import initializers, regularizers
 from bayes_planet.bayesian_layers.projection import add_bias, project
-from bayes_planet.bayesian_layers.seeds import as_seed, fold, split
 from bayes_planet.bayesian_layers.variational_layer import VariationalLayer
+from bayes_planet.bayesian_layers.weight_flipout import FlipoutLayer, flipped_project
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
@@ -88,7 +88,7 @@ VariationalDense = DenseReparameterization
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
-class DenseFlipout(DenseReparameterization):
+class DenseFlipout(FlipoutLayer, DenseReparameterization):
     """Dense layer whose kernel's deviation from its mean gets random signs in each example.
 
     `y = activation(x M + ((x * s) D) * r + b)`, M the posterior mean, D = W - M of one draw W, and s, r in {-1, 1}
@@ -107,75 +107,8 @@ class DenseFlipout(DenseReparameterization):
     Source: Wen et al. 2018, "Flipout", equation 4.
     """
 
-    def draw_weights(self, seed: Any, samples: int | None = None) -> dict[str, tf.Tensor]:
-        entry = super().draw_weights(seed, samples)
-        if "kernel" not in entry:
-            return entry
-        mean = tf.cast(self.kernel_initializer.mean_value(), self.compute_dtype)
-        sign_seed = fold(as_seed(seed), len(self.weight_fields))
-        if samples is not None:
-            mean = tf.broadcast_to(mean, [samples, *mean.shape])
-            sign_seed = split(sign_seed, samples)
-        return {**entry, "kernel_mean": mean, "sign_seed": sign_seed}
-
-    def shared_weights(self, entry: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        return {name: value for name, value in entry.items() if name not in ("kernel_mean", "sign_seed")}
-
-    def mean_weights(self, compact: bool = False) -> dict[str, tf.Tensor]:
-        entry = super().mean_weights()
-        if compact or "kernel" not in entry:
-            return entry
-        return {**entry, "kernel_mean": entry["kernel"], "sign_seed": tf.zeros([2], tf.int32)}
-
     def _apply_kernel(self, inputs: tf.Tensor, weights: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        if "sign_seed" not in weights:
+        if not self._is_flipped("kernel", weights):
             return super()._apply_kernel(inputs, weights)
-        mean = tf.cast(weights["kernel_mean"], inputs.dtype)
-        deviation = tf.cast(weights["kernel"], inputs.dtype) - mean
-        seed = weights["sign_seed"]
-        outputs = project(inputs, mean)
-        if mean.shape.rank == 3 and inputs.shape[0] != mean.shape[0]:
-            # One input for all samples: each sample still has signs of its own.
-            inputs = tf.broadcast_to(inputs, tf.concat([tf.shape(outputs)[:-1], tf.shape(inputs)[-1:]], 0))
-        perturbed = project(_flip(inputs, seed, 0), deviation)
-        return outputs + _flip(perturbed, seed, 1)
-
-    def _check_entry(self, entry: Mapping[str, tf.Tensor]) -> None:
-        super()._check_entry(entry)
-        extras = [name for name in ("kernel_mean", "sign_seed") if name in entry]
-        if len(extras) == 1:
-            raise ValueError(
-                f"The weight sample in use holds only {extras[0]!r} for the Flipout layer {self.name!r}. Accepted: "
-                "both 'kernel_mean' and 'sign_seed', or neither for a plain kernel."
-            )
-        if extras and not (
-            entry["kernel_mean"].shape.is_compatible_with(entry["kernel"].shape)
-            and entry["sign_seed"].shape.is_compatible_with([*entry["kernel"].shape[:-2], 2])
-        ):
-            raise ValueError(
-                f"The weight sample in use has 'kernel' {entry['kernel'].shape}, 'kernel_mean' "
-                f"{entry['kernel_mean'].shape} and 'sign_seed' {entry['sign_seed'].shape} for the Flipout layer "
-                f"{self.name!r}. Accepted: equal shapes and a seed [2] for each kernel."
-            )
-
-
-# Beyond this many weight samples, their signs are drawn in a loop rather than in one operation each.
-_UNROLLED_SAMPLES = 32
-
-
-def _flip(values: tf.Tensor, seed: tf.Tensor, index: int) -> tf.Tensor:
-    """`values` with random signs: stateless in the shape, in `seed` [2] or in seed [S, 2] of values [S, ...]."""
-    if seed.shape.rank == 1:
-        bits = _random_bits(tf.shape(values), seed, index)
-    elif seed.shape[0] is not None and seed.shape[0] <= _UNROLLED_SAMPLES:
-        shape = tf.shape(values)[1:]
-        bits = tf.stack([_random_bits(shape, seed[sample], index) for sample in range(seed.shape[0])])
-    else:
-        shape = tf.shape(values)[1:]
-        bits = tf.map_fn(lambda one: _random_bits(shape, one, index), seed, fn_output_signature=tf.int32)
-    return values * tf.where(bits < 0, tf.constant(-1, values.dtype), tf.constant(1, values.dtype))
-
-
-def _random_bits(shape: tf.Tensor, seed: tf.Tensor, index: int) -> tf.Tensor:
-    """Uniform int32 over its whole range, so that its sign is a fair coin."""
-    return tf.random.stateless_uniform(shape, fold(seed, index), None, None, tf.int32)
+        value, mean = (tf.cast(weights[name], inputs.dtype) for name in ("kernel", "kernel_mean"))
+        return flipped_project(inputs, value, mean, weights["sign_seed"], 0)

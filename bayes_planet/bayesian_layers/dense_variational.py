@@ -13,6 +13,7 @@ from bayes_planet.bayesian_layers.initializers import TrainableDistribution
 from bayes_planet.bayesian_layers.projection import add_bias, project
 from bayes_planet.bayesian_layers.random_variable import RandomVariable
 from bayes_planet.bayesian_layers.variational_layer import VariationalLayer, WeightAttribute
+from bayes_planet.bayesian_layers.weight_models import ScaleMixtureWeights
 
 MakeDistribution = Callable[[int, int, Any], Any]
 """`make(kernel_size, bias_size, dtype)` returns a Keras layer or model; called, it gives a distribution over [n]."""
@@ -205,6 +206,8 @@ class ModelKLDivergence(regularizers.KLDivergence, tf.keras.layers.Layer):
         base = posterior.distribution if isinstance(posterior, tfd.Independent) else posterior
         integrable = isinstance(base, tfd.Normal) or quadrature.is_joint_normal(base)
         if elements.event_shape.rank == 0 and integrable:
+            if isinstance(self.model, ScaleMixtureWeights):
+                return self.model.divergence(weight)
             return quadrature.divergence_by_quadrature(RandomVariable(posterior), elements.log_prob)
         if self.exact:
             raise ValueError(

@@ -9,11 +9,18 @@ from typing import Any
 
 import tensorflow as tf
 
+from bayes_planet.bayesian_layers.module_walk import layers_below
+
 PROJECTIONS = ("_query_dense", "_key_dense", "_value_dense", "_output_dense")
 """Attributes of Keras' MultiHeadAttention."""
 
-Exchange = Callable[[Any], Any]
-"""A function of a layer: the built layer to take its place, or None to copy it as it is."""
+Made = dict[int, tuple[Any, Any]]
+"""{id: (original, its copy)} of what has been copied."""
+
+Exchange = Callable[[Any, Made], Any]
+"""A function of a layer and of the copies so far: the built layer to take its place, or None to copy it as it is.
+
+Copies that it makes of what the layer holds may be put among those, so that they stay one where they are held twice."""
 
 
 def copy_model(model: Any, exchange: Exchange, inside: Callable[[Any], bool] = lambda _: False) -> Any:
@@ -43,7 +50,7 @@ def copy_model(model: Any, exchange: Exchange, inside: Callable[[Any], bool] = l
 class _Copier:
     def __init__(self, exchange: Exchange, inside: Callable[[Any], bool]) -> None:
         self.exchange, self.inside = exchange, inside
-        self.made: dict[int, tuple[Any, Any]] = {}  # the original is kept, so that its id stays its own
+        self.made: Made = {}  # the original is kept, so that its id stays its own
         self.as_they_are: list[tuple[Any, Any]] = []
         self.called_later = False  # whether the copies are about to be called, which builds them
 
@@ -63,16 +70,16 @@ class _Copier:
                 constraint=getattr(old, "constraint", None),
             )
         if isinstance(old, tf.keras.layers.Layer):
-            exchanged = self.exchange(old)
+            exchanged = self.exchange(old, self.made) if old.built else None  # one that is never called stays
             if exchanged is not None:
                 return exchanged
-            if isinstance(old, tf.keras.Sequential) or getattr(old, "_is_graph_network", False):
+            if _is_graph(old):
                 return self._clone(old)
             if type(old) is tf.keras.layers.TimeDistributed:
-                return tf.keras.layers.TimeDistributed(self.copy(old.layer), **_base_options(old))
+                return tf.keras.layers.TimeDistributed(self.copy(old.layer), **base_options(old))
             if type(old) is tf.keras.layers.Bidirectional and self.inside(old):
                 return self._bidirectional(old)
-            if _of_keras(old) and not (_of_package(old) and self.inside(old)):
+            if copied_whole(old) and not (_of_package(old) and self.inside(old)):
                 return self._as_it_is(old)
         return self._by_attributes(old)
 
@@ -100,7 +107,7 @@ class _Copier:
         # What Keras keeps as `layer` must have no weights, or they get into files.
         template = old._recreate_layer_from_config(copies[0])
         backward = copies[1] if hasattr(old, "_backward_layer_config") else None
-        new = tf.keras.layers.Bidirectional(template, old.merge_mode, backward_layer=backward, **_base_options(old))
+        new = tf.keras.layers.Bidirectional(template, old.merge_mode, backward_layer=backward, **base_options(old))
         new.build_from_config(old.get_build_config())
         for layer, made in zip(copies, (new.forward_layer, new.backward_layer), strict=True):
             made.trainable = layer.trainable
@@ -191,18 +198,27 @@ def build_like(new: Any, old: Any) -> None:
         new.build([None])
 
 
-def _base_options(layer: Any) -> dict[str, Any]:
+def base_options(layer: Any) -> dict[str, Any]:
+    """The arguments that every Keras layer has."""
     return {"name": layer.name, "trainable": layer._trainable, "dtype": layer.dtype_policy}
+
+
+def _is_graph(layer: Any) -> bool:
+    return isinstance(layer, tf.keras.Sequential) or bool(getattr(layer, "_is_graph_network", False))
 
 
 def _of_package(layer: Any) -> bool:
     return type(layer).__module__.startswith(__name__.rpartition(".")[0])
 
 
-def _of_keras(layer: Any) -> bool:
-    """Whether the class is one of Keras or of this package, or has a config and holds no layers."""
+def copied_whole(layer: Any) -> bool:
+    """Whether `copy_model` looks for no layers inside, unless its `inside` says so.
+
+    Such are classes of Keras or of this package, and ones that have a config and hold no layers.
+    """
+    if _is_graph(layer) or type(layer) is tf.keras.layers.TimeDistributed:
+        return False
     if type(layer).__module__.startswith(("keras", "tf_keras")) or _of_package(layer):
         return True
     own_config = type(layer).get_config is not tf.keras.layers.Layer.get_config
-    inner = [module for module in layer.submodules if isinstance(module, tf.keras.layers.Layer)]
-    return own_config and not inner and not isinstance(layer, tf.keras.Model)
+    return own_config and not layers_below(layer) and not isinstance(layer, tf.keras.Model)

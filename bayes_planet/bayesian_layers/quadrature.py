@@ -66,7 +66,8 @@ def scale_mixture_divergence(
 
     With a normal posterior: `log p = log(wide part) + softplus(log(narrow part / wide part))`. The first expectation
     has a closed form. The second's integrand vanishes where either q or the softplus does, so the nodes span what
-    the two have in common, and resolve the narrower of them. Other posteriors: `divergence_by_quadrature`.
+    the two have in common, and resolve the narrower of them. Where that is q, the nodes move with it; else they stay.
+    Other posteriors: `divergence_by_quadrature`.
 
     Args:
         weight: as in `divergence_by_quadrature`.
@@ -85,13 +86,20 @@ def scale_mixture_divergence(
     peak = log_ratio + tf.math.log(wide / narrow)
     # Beyond `reach` (infinite where both are equally wide) the softplus is below 2e-9.
     reach = narrow * tf.sqrt(2 * tf.maximum(peak + 20.0, 1e-3) / (1 - tf.square(narrow / wide)))
+    fractions = tf.constant(np.linspace(0.0, 1.0, points).reshape([points] + [1] * weight.shape.rank), q.dtype)
     low = tf.stop_gradient(tf.maximum(loc - 8 * scale, -reach))
     width = tf.stop_gradient(tf.maximum(tf.minimum(loc + 8 * scale, reach) - low, 0.0))
-    fractions = tf.constant(np.linspace(0.0, 1.0, points).reshape([points] + [1] * weight.shape.rank), q.dtype)
-    values = low + width * fractions
+    z_low = tf.stop_gradient(tf.maximum((-reach - loc) / scale, -8.0))
+    z_width = tf.stop_gradient(tf.maximum(tf.minimum((reach - loc) / scale, 8.0) - z_low, 0.0))
+    # In float32 values about loc do not resolve a q that is much narrower than loc is large, and those about 0 that
+    # are made from z do not resolve a narrow part that is much narrower than q.
+    moves = scale < narrow
+    z = z_low + z_width * fractions
+    values = tf.where(moves, loc + scale * z, low + width * fractions)
+    z = tf.where(moves, z, (values - loc) / scale)
     ratio = peak - 0.5 * tf.square(values / narrow) + 0.5 * tf.square(values / wide)
-    terms = tfd.Normal(loc, scale).prob(values) * tf.nn.softplus(ratio)
-    excess = tf.reduce_sum(terms, 0) * width / (points - 1)
+    terms = tf.exp(-0.5 * tf.square(z)) / np.sqrt(2 * np.pi) * tf.nn.softplus(ratio)
+    excess = tf.reduce_sum(terms, 0) * tf.where(moves, z_width, width / scale) / (points - 1)
     log_wide = tf.math.log_sigmoid(-log_ratio) - tf.math.log(wide) - 0.5 * np.log(2 * np.pi)
     log_wide -= 0.5 * (tf.square(loc / wide) + tf.square(scale / wide))
     total = -tf.reduce_sum(tf.broadcast_to(log_wide + excess, weight.shape))

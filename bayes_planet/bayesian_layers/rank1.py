@@ -172,12 +172,15 @@ class LSTMCellRank1(LSTMMemberCell):
 
     `gates = ((x * alpha) W) * gamma + ((h * recurrent_alpha) U) * recurrent_gamma + b`, then as
     `tf.keras.layers.LSTMCell`. Variables: `alpha` [K, I], `recurrent_alpha` [K, units], `gamma`, `recurrent_gamma`
-    and `bias` [K, 4 units], K the ensemble's size; the kernels are Keras'.
+    and `bias` [K, 4 units], K the ensemble's size; the kernels are Keras'. A random one has a mean and a stddev of
+    that shape.
 
-    Each example has its own factors, which follow from the variable `weight_seed`: `call_weights()`, and
-    `get_initial_state` as the start of a sequence in `tf.keras.layers.RNN`, put a new seed there. Until then each
-    step of a batch of the same size has the same factors. Inside `use_weights(sample)`, as in `VariationalRNN`, the
-    examples of a member share the sample's factors.
+    Each example draws its own factors (and bias, if that is random) from those of its member. They follow from the
+    variable `weight_seed`, int32 [2], which exists where anything is random: `call_weights()`, `get_initial_state`,
+    `reset_dropout_mask` and so each call of `tf.keras.layers.RNN` (stateful or with an `initial_state` too) put a new
+    seed there, and until then each step of a batch of the same size has the same factors. Inside
+    `use_weights(sample)`, as in `VariationalRNN`, the examples of a member share the sample's factors, and the seed
+    stays as it is.
 
     Args: those of `tf.keras.layers.LSTMCell`, dropout and `unit_forget_bias` included (the latter for a plain bias
         initializer), and for each of the four factors an initializer, regularizer and constraint;
@@ -185,7 +188,7 @@ class LSTMCellRank1(LSTMMemberCell):
 
     Call arguments:
         inputs: [K * B, I], in blocks of members; with a sample of S draws in force [S, K * B, I] or [1, K * B, I].
-        states: [h, c], each [K * B, units] ([S, K * B, units]); a batch of 1 is shared.
+        states: [h, c], each [K * B, units] ([S, K * B, units] or [1, K * B, units]); a batch of 1 is shared.
         training: for dropout.
         seed: stateless seed, int32 [2], for this step, in place of `weight_seed`. Not used inside `use_weights`.
 
@@ -252,7 +255,8 @@ class GRUCellRank1(GRUMemberCell):
 
     Call arguments:
         inputs: [K * B, I], in blocks of members; with a sample of S draws in force [S, K * B, I] or [1, K * B, I].
-        states: [K * B, units], or a list of one; with S draws [S, K * B, units]; a batch of 1 is shared.
+        states: [K * B, units], or a list of one; with S draws [S, K * B, units] or [1, K * B, units]; a batch of 1 is
+            shared.
         training: for dropout.
         seed: stateless seed, int32 [2], for this step's draws. Not used inside `use_weights`.
 

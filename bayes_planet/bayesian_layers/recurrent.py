@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
+from tf_keras.src.engine.base_layer_utils import call_context
 
 from bayes_planet.bayesian_layers import initializers, regularizers
+from bayes_planet.bayesian_layers.member_factors import MemberFactors
+from bayes_planet.bayesian_layers.module_walk import modules_in
 from bayes_planet.bayesian_layers.projection import add_bias, project
 from bayes_planet.bayesian_layers.seeds import fresh_seed
 from bayes_planet.bayesian_layers.variational_layer import VariationalLayer, WeightAttribute
@@ -183,7 +187,8 @@ class VariationalRNN(tf.keras.layers.RNN):
         seed: stateless seed, int32 [2], for this call's draw; None draws one from TensorFlow's global generator. Not
             used inside `use_weights`.
         With a sample of S draws in force, inputs are [S, B, T, I] or [1, B, T, I], and states [S, B, units]; with
-        time_major, time comes before the batch as in Keras: [S, T, B, I].
+        time_major, time comes before the batch as in Keras: [S, T, B, I]. So it is in `tf.keras.layers.Bidirectional`
+        too. Cells without random weights, beside others in a stack, see S * B examples.
 
     Returns:
         as Keras: [B, units], or [B, T, units] with return_sequences; with S draws a leading axis of S.
@@ -221,20 +226,34 @@ class VariationalRNN(tf.keras.layers.RNN):
         with use_weights(sample_weights(self.cell, fresh_seed() if seed is None else seed)):
             return super().call(inputs, **arguments)
 
-    def _samples_in_use(self) -> int | None:
+    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        outputs = super().__call__(inputs, *args, **kwargs)
+        parent = call_context().layer
+        reversed_there = isinstance(parent, tf.keras.layers.Bidirectional) and parent.backward_layer is self
+        if not (reversed_there and self.return_sequences and in_use()) or self._samples_in_use() is None:
+            return outputs
+        # Bidirectional reverses the axis in front of time, as it knows of no samples: so both are reversed before.
+        axes = [0, 1] if self.time_major else [1, 2]
+        if self.return_state:
+            return [tf.reverse(outputs[0], axes), *outputs[1:]]
+        return tf.reverse(outputs, axes)
+
+    def _samples_in_use(self) -> Any:
         """S, if the sample in force holds S draws of the cell's weights; None for one draw."""
         for layer in variational_layers(self.cell):
             entry = active_entry(layer)  # type: ignore[arg-type]
             for weight, posterior in layer.posteriors().items():
                 if entry is not None and entry[weight].shape.rank > len(posterior.weight_shape):
-                    return entry[weight].shape[0]
+                    known = entry[weight].shape[0]
+                    return tf.shape(entry[weight])[0] if known is None else known
         return None
 
-    def _call_samples(self, inputs: tf.Tensor, samples: int, arguments: dict[str, Any]) -> Any:
+    def _call_samples(self, inputs: tf.Tensor, samples: Any, arguments: dict[str, Any]) -> Any:
         """All draws at once: the cell's steps have the sample axis."""
         refused = [name for name in ("mask", "constants") if arguments[name] is not None]
         refused += ["stateful"] * self.stateful
-        if refused or inputs.shape.rank != 4 or inputs.shape[0] not in (None, 1, samples):
+        fits = isinstance(samples, tf.Tensor) or inputs.shape[0] in (None, 1, samples)
+        if refused or inputs.shape.rank != 4 or not fits:
             raise ValueError(
                 f"The weight sample in use holds {samples} draws, and VariationalRNN {self.name!r} was given inputs of "
                 f"shape {inputs.shape.as_list()}{''.join(f', {name}' for name in refused)}. Accepted: [{samples} or 1, "
@@ -242,7 +261,11 @@ class VariationalRNN(tf.keras.layers.RNN):
                 "stateful."
             )
         inputs = tf.broadcast_to(inputs, tf.concat([[samples], tf.shape(inputs)[1:]], 0))
-        self._maybe_reset_cell_dropout_mask(self.cell)
+        stacked = isinstance(self.cell, tf.keras.layers.StackedRNNCells)
+        cells = list(self.cell.cells) if stacked else [self.cell]
+        folded = [not variational_layers(cell) and not _has_members(cell) for cell in cells]
+        for cell in cells:
+            self._maybe_reset_cell_dropout_mask(cell)
         # [S, B, T, ...] or [S, T, B, ...] to [T, S, B, ...], and back
         forth, back = ([1, 0, 2, 3], [1, 0, 2, 3]) if self.time_major else ([2, 0, 1, 3], [1, 2, 0, 3])
         inputs = tf.transpose(inputs, forth)
@@ -252,8 +275,15 @@ class VariationalRNN(tf.keras.layers.RNN):
         states = list(states) if isinstance(states, (list, tuple)) else [states]
 
         def step(step_inputs: tf.Tensor, step_states: Any) -> tuple[tf.Tensor, Any]:
-            output, new_states = self.cell(step_inputs, step_states, training=arguments["training"])
-            return output, new_states if tf.nest.is_nested(new_states) else [new_states]
+            nested = [step_states]
+            if stacked:
+                nested = tf.nest.pack_sequence_as([cell.state_size for cell in cells], tf.nest.flatten(step_states))
+            values, new_states = step_inputs, []
+            for cell, state, fold in zip(cells, nested, folded, strict=True):
+                state = state if tf.nest.is_nested(state) else [state]
+                values, state = _step(cell, values, state, arguments["training"], samples if fold else None)
+                new_states.append(state if stacked or tf.nest.is_nested(state) else [state])
+            return values, tuple(new_states) if stacked else new_states[0]
 
         last, outputs, states = tf.keras.backend.rnn(
             step,
@@ -292,6 +322,22 @@ class VariationalRNN(tf.keras.layers.RNN):
         if isinstance(shape, list) and all(size is None or isinstance(size, int) for size in shape):
             config = {**config, "input_shape": tuple(shape)}
         super().build_from_config(config)
+
+
+def _has_members(cell: Any) -> bool:
+    """Whether rows of the batch belong to members of an ensemble, so that no samples may be put among them."""
+    return any(isinstance(module, MemberFactors) for module in modules_in([cell]))
+
+
+def _step(cell: Any, inputs: tf.Tensor, states: Any, training: Any, samples: Any) -> tuple[tf.Tensor, Any]:
+    """A cell's output and states; with `samples`, S, it gets [S, B, ...] as [S * B, ...], as Keras' cells need it."""
+    keywords = {"training": training} if "training" in inspect.signature(cell.call).parameters else {}
+    if samples is None:
+        return cell(inputs, states, **keywords)
+    batch = tf.shape(inputs)[1]
+    flat = tf.nest.map_structure(lambda value: tf.reshape(value, [samples * batch, *value.shape[2:]]), (inputs, states))
+    made = cell(*flat, **keywords)
+    return tf.nest.map_structure(lambda value: tf.reshape(value, [samples, batch, *value.shape[1:]]), made)
 
 
 # In .h5 files `tf.keras.layers.RNN` names its cell without the package that it is registered under.

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from bayes_planet.bayesian_layers.dense import _flip
 from bayes_planet.bayesian_layers.projection import project
 from bayes_planet.bayesian_layers.seeds import as_seed, fold, split
 from bayes_planet.bayesian_layers.variational_layer import VariationalLayer
@@ -61,9 +60,18 @@ class FlipoutLayer(VariationalLayer):
         found = [name for name in extras if name in entry]
         if found and found != extras:
             raise ValueError(
-                f"The weight sample in use holds only {found} for the Flipout layer {self.name!r}. Accepted: all of "
-                f"{extras}, or none of them for plain weights."
+                f"The weight sample in use holds only {', '.join(map(repr, found))} for the Flipout layer "
+                f"{self.name!r}. Accepted: all of {extras}, or none of them for plain weights."
             )
+        shapes = self._entry_shapes()
+        for weight in flipped if found else ():
+            value, mean, seed = (entry[name].shape for name in (weight, f"{weight}_mean", "sign_seed"))
+            draws = value[: value.rank - len(shapes[weight])]
+            if not (mean.is_compatible_with(value) and seed.is_compatible_with([*draws, 2])):
+                raise ValueError(
+                    f"The weight sample in use has {weight!r} {value}, '{weight}_mean' {mean} and 'sign_seed' {seed} "
+                    f"for the Flipout layer {self.name!r}. Accepted: equal shapes and a seed [2] for each kernel."
+                )
 
 
 def flipped_project(inputs: tf.Tensor, value: tf.Tensor, mean: tf.Tensor, seed: tf.Tensor, index: int) -> tf.Tensor:
@@ -76,7 +84,7 @@ def flipped_project(inputs: tf.Tensor, value: tf.Tensor, mean: tf.Tensor, seed: 
     if mean.shape.rank == 3 and inputs.shape[0] != mean.shape[0]:
         # One input for all samples: each sample still has signs of its own.
         inputs = tf.broadcast_to(inputs, tf.concat([tf.shape(outputs)[:-1], tf.shape(inputs)[-1:]], 0))
-    return outputs + _flip(project(_flip(inputs, seed, 2 * index), value - mean), seed, 2 * index + 1)
+    return outputs + flip(project(flip(inputs, seed, 2 * index), value - mean), seed, 2 * index + 1)
 
 
 def per_sample(function: Callable[..., tf.Tensor], inputs: tf.Tensor, weights: Mapping[str, tf.Tensor]) -> tf.Tensor:
@@ -103,3 +111,25 @@ def per_sample(function: Callable[..., tf.Tensor], inputs: tf.Tensor, weights: M
         return tf.stack([one(index) for index in range(samples)])
     count = tf.shape(next(iter(weights.values())))[0]
     return tf.map_fn(one, tf.range(count), fn_output_signature=inputs.dtype)
+
+
+# Beyond this many weight samples, their signs are drawn in a loop rather than in one operation each.
+_UNROLLED_SAMPLES = 32
+
+
+def flip(values: tf.Tensor, seed: tf.Tensor, index: int) -> tf.Tensor:
+    """`values` with random signs: stateless in the shape, in `seed` [2] or in seed [S, 2] of values [S, ...]."""
+    if seed.shape.rank == 1:
+        bits = _random_bits(tf.shape(values), seed, index)
+    elif seed.shape[0] is not None and seed.shape[0] <= _UNROLLED_SAMPLES:
+        shape = tf.shape(values)[1:]
+        bits = tf.stack([_random_bits(shape, seed[sample], index) for sample in range(seed.shape[0])])
+    else:
+        shape = tf.shape(values)[1:]
+        bits = tf.map_fn(lambda one: _random_bits(shape, one, index), seed, fn_output_signature=tf.int32)
+    return values * tf.where(bits < 0, tf.constant(-1, values.dtype), tf.constant(1, values.dtype))
+
+
+def _random_bits(shape: tf.Tensor, seed: tf.Tensor, index: int) -> tf.Tensor:
+    """Uniform int32 over its whole range, so that its sign is a fair coin."""
+    return tf.random.stateless_uniform(shape, fold(seed, index), None, None, tf.int32)

@@ -9,6 +9,8 @@ import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
 from bayes_planet.bayesian_layers import initializers
+from bayes_planet.bayesian_layers.quadrature import scale_mixture_divergence
+from bayes_planet.bayesian_layers.random_variable import RandomVariable
 
 
 class _WeightModel(tf.keras.layers.Layer):
@@ -94,6 +96,13 @@ class ScaleMixtureWeights(_WeightModel):
             tfd.Normal(tf.zeros_like(stddevs), stddevs),
         )
         return tfd.Independent(tfd.BatchBroadcast(mixture, [self.size]), 1)
+
+    def divergence(self, weight: RandomVariable) -> tf.Tensor:
+        """KL(q || p) in nats of a weight [size] with a normal posterior, correlated or not."""
+        logit, first, second = (
+            tf.cast(number, weight.dtype) for number in (self.pi_logit, self.log_stddev1, self.log_stddev2)
+        )
+        return scale_mixture_divergence(weight, logit, tf.exp(first), tf.exp(second))
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), **self.start}

@@ -7,12 +7,11 @@ A sample is a plain dict {layer key: {weight name: tensor}}. It is drawn outside
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
 
+from bayes_planet.bayesian_layers.module_walk import modules_in
 from bayes_planet.bayesian_layers.seeds import as_seed, fold
 from bayes_planet.bayesian_layers.variational_layer import VariationalLayer
 from bayes_planet.bayesian_layers.weight_scope import layer_key
@@ -29,42 +28,13 @@ def variational_layers(root: Any) -> list[VariationalLayer]:
     Raises:
         ValueError: something in `root` is not a module.
     """
-    seen: dict[int, tf.Module] = {}
-    for module in tf.nest.flatten(root):
+    roots = tf.nest.flatten(root)
+    for module in roots:
         if not isinstance(module, tf.Module):
             raise ValueError(
                 f"Got {type(module).__name__}. Accepted: a tf.Module, a Keras layer or model, or a list of these."
             )
-        _visit(module, seen)
-    return [module for module in seen.values() if isinstance(module, VariationalLayer) and module.posteriors()]
-
-
-def _visit(module: tf.Module, seen: dict[int, tf.Module]) -> None:
-    """Adds a module and all below it to `seen`, depth first."""
-    if id(module) in seen:
-        return
-    seen[id(module)] = module
-    if isinstance(module, tf.keras.Model):
-        # Not by attributes: which ones exist depends on whether the model was called, compiled or loaded.
-        for layer in module.layers:
-            _visit(layer, seen)
-    for child in _children(module):
-        _visit(child, seen)
-
-
-def _children(module: tf.Module) -> Iterator[tf.Module]:
-    """The modules in a module's attributes, as `tf.Module.submodules` finds them.
-
-    Unlike there, caches are passed over: a recurrent cell keeps its dropout masks by graph, and graphs have no order.
-    """
-    for name, value in sorted(vars(module).items(), key=lambda item: item[0]):
-        if name in module._TF_MODULE_IGNORED_PROPERTIES or isinstance(value, weakref.WeakKeyDictionary):
-            continue
-        try:
-            leaves = tf.nest.flatten(value)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"Error processing property {name!r} of {module!r}") from error
-        yield from (leaf for leaf in leaves if isinstance(leaf, tf.Module))
+    return [module for module in modules_in(roots) if isinstance(module, VariationalLayer) and module.posteriors()]
 
 
 def sample_weights(

@@ -65,9 +65,35 @@ def test_what_stays_random_is_an_error():
 
     kept = tf.keras.Sequential([tf.keras.Input([4]), Wrapper(bl.DenseReparameterization(2))])
     assert not bl.variational_layers(bl.to_deterministic(kept))  # a class with attributes, not one of Keras
-    mixed = K.RNN([bl.LSTMCellReparameterization(3, name="random"), K.LSTMCell(2)])
-    with pytest.raises(ValueError, match=r"left in the copy: 'random' \(LSTMCellReparameterization\). Accepted"):
-        bl.to_deterministic(tf.keras.Sequential([tf.keras.Input([5, 4]), mixed]))
+
+
+@tf.keras.utils.register_keras_serializable("tests")
+class Cell(K.Layer):
+    """A user's cell around a random layer."""
+
+    state_size = 3
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.dense = bl.DenseReparameterization(3, name="random")
+
+    def build(self, shape):
+        self.dense.build([None, shape[-1] + 3])
+        super().build(shape)
+
+    def call(self, x, states):
+        state = self.dense(tf.concat([x, states[0]], -1))
+        return state, [state]
+
+    def get_config(self):
+        return super().get_config()
+
+
+@pytest.mark.parametrize("cells", [lambda: Cell(), lambda: [Cell(), bl.LSTMCellReparameterization(3)]])
+def test_what_stays_random_in_a_cell_is_an_error(cells):
+    model = tf.keras.Sequential([tf.keras.Input([5, 4]), K.RNN(cells())])
+    with pytest.raises(ValueError, match=r"left in the copy: 'random' \(DenseReparameterization\). Accepted"):
+        bl.to_deterministic(model)
 
 
 class Custom(K.Layer):

@@ -125,6 +125,43 @@ def test_scale_mixture_prior_by_quadrature():
     assert float(prior.distribution().log_prob(weights)) == pytest.approx(np.log(density).sum(), rel=1e-9)
 
 
+@pytest.mark.parametrize("posterior", [bl.posterior_mean_field, correlated])
+@pytest.mark.parametrize("log_stddev2", [-3.0, -6.0, -9.0])
+def test_narrow_part_of_the_scale_mixture(posterior, log_stddev2):
+    """Far narrower than the posterior's stddevs of about 0.05 to 0.8; of a correlated posterior the margins count."""
+    layer = build(posterior, bl.prior_scale_mixture, dtype="float64", kl_use_exact=True)
+    prior = layer.prior_model.model
+    prior.pi_logit.assign(-0.4), prior.log_stddev2.assign(log_stddev2)
+    mean = mean_field(layer).mean if posterior is bl.posterior_mean_field else layer.posterior_model.model.loc
+    mean.assign([-0.5, -0.1, -0.02, -1e-3, 0.0, 3e-3, 0.05, 0.3])
+    q = layer.kernel_and_bias.distribution
+
+    def total(means, logit, log_stddev1, log_stddev2):
+        """By 200001 nodes about 0, where the mixture's narrow part is, and beyond."""
+        w = np.sinh(np.linspace(-14, 14, 200001)) * 1e-5
+        stddevs, logs = np.exp([log_stddev1, log_stddev2]), np.array([-np.logaddexp(0, -logit), -np.logaddexp(0, logit)])
+        log_p = np.logaddexp(*(stats.norm.logpdf(w, 0, s) + log for s, log in zip(stddevs, logs)))
+        expected = sum(
+            integrate.trapezoid(stats.norm.pdf(w, m, s) * log_p, w) for m, s in zip(means, q.stddev().numpy())
+        )
+        return -expected - float(tf.reduce_sum(q.entropy()))
+
+    numbers = [mean.numpy(), -0.4, 0.0, log_stddev2]
+    with tf.GradientTape() as tape:
+        value = layer.losses[0]
+    assert float(value) == pytest.approx(total(*numbers), rel=1e-7)
+    found = tape.gradient(value, [mean, prior.pi_logit, prior.log_stddev1, prior.log_stddev2])
+    for index, gradient in enumerate(found):
+        for element in range(8 if index == 0 else 1):
+            ends = []
+            for step in (1e-6, -1e-6):
+                moved = [np.copy(number) for number in numbers]
+                moved[index] += step * np.eye(8)[element] if index == 0 else step
+                ends.append(total(*moved))
+            slope = (ends[0] - ends[1]) / 2e-6
+            assert float(tf.reshape(gradient, [-1])[element]) == pytest.approx(slope, rel=1e-5, abs=1e-6)
+
+
 def test_correlated_posterior_in_closed_form():
     layer = build(correlated, standard_normal, dtype="float64")
     loc = layer.posterior_model.model.loc.numpy()

@@ -5,6 +5,7 @@ import pytest
 
 import bayes_planet  # noqa: F401  (selects Keras 2)
 from bayes_planet import bayesian_layers as bl
+from bayes_planet.bayesian_layers import seeds, weight_flipout
 
 import tensorflow as tf  # isort: skip
 
@@ -189,3 +190,48 @@ def test_forget_bias_and_dtypes(cls):
     for policy, compute in (("mixed_bfloat16", tf.bfloat16), ("float64", tf.float64)):
         cell = make(cls, dtype=policy)
         assert cell(tf.cast(X[:, 0], compute), cell.get_initial_state(X[:, 0]))[0].dtype == compute
+
+
+@pytest.mark.parametrize(
+    ("make", "shape"),
+    [
+        (lambda: bl.DenseFlipout(3), [2, 4]),
+        (lambda: bl.Conv1DFlipout(3, 2), [2, 5, 4]),
+        (lambda: bl.VariationalRNN(bl.GRUCellFlipout(3)), [2, 5, 4]),
+        (lambda: bl.VariationalRNN(bl.LSTMCellFlipout(3)), [2, 5, 4]),
+    ],
+)
+@pytest.mark.parametrize("samples", [None, 3])
+def test_each_flipout_layer_refuses_a_mean_or_signs_of_other_shapes(make, shape, samples):
+    layer, x = make(), tf.ones(shape)
+    layer(x)
+    [(key, entry)] = bl.sample_weights(layer, [1, 2], samples).items()
+    x = x if samples is None else x[None]
+    wrong = {
+        "kernel_mean": entry["kernel_mean"][..., :1],  # would broadcast
+        "sign_seed": tf.zeros([2, 2], tf.int32),
+    }
+    for name, value in wrong.items():
+        with bl.use_weights({key: {**entry, name: value}}):
+            with pytest.raises(ValueError, match="'sign_seed'.*Accepted: equal shapes and a seed"):
+                layer(x)
+        with bl.use_weights({key: {other: value for other, value in entry.items() if other != name}}):
+            with pytest.raises(ValueError, match="Accepted: all of .*, or none of them"):
+                layer(x)
+    with bl.use_weights({key: entry}):
+        assert np.all(np.isfinite(layer(x)))
+
+
+def test_dense_flipout_shares_what_flipout_layers_have():
+    """One draw on three rows, beside `y = x M + ((x * s) D) * r` with the signs that its seed gives."""
+    layer, x = bl.DenseFlipout(3, use_bias=False), tf.random.stateless_normal([5, 4], [1, 2])
+    layer(x)
+    for name in ("draw_weights", "shared_weights", "mean_weights", "_check_entry"):
+        assert getattr(bl.DenseFlipout, name) is getattr(weight_flipout.FlipoutLayer, name)
+    [entry] = bl.sample_weights(layer, [3, 4]).values()
+    s, r = (
+        np.where(tf.random.stateless_uniform(shape, seeds.fold(entry["sign_seed"], n), None, None, tf.int32) < 0, -1, 1)
+        for n, shape in enumerate(([5, 4], [5, 3]))
+    )
+    expected = x @ entry["kernel_mean"] + ((x * s) @ (entry["kernel"] - entry["kernel_mean"])) * r
+    np.testing.assert_allclose(layer(x, seed=seeds.fold(tf.constant([3, 4]), 0)), expected, atol=1e-6)

@@ -75,3 +75,52 @@ def test_training_with_a_given_state_moves_the_seed_each_step():
         model.train_on_batch([X, ZEROS[0]], tf.zeros([2, 3]))
         seeds.append(tuple(cell.weight_seed.numpy()))
     assert len(set(seeds)) == 3
+
+
+def rank1(**options):
+    factors = ("alpha", "gamma", "recurrent_alpha", "recurrent_gamma", "bias")
+    about_one = {f"{name}_initializer": bl.initializers.TrainableNormal("ones", 0.3) for name in factors}
+    return bl.LSTMCellRank1(3, ensemble_size=2, **{**about_one, **options})
+
+
+def test_examples_of_rank1_draw_for_themselves_and_share_a_sample():
+    """Four equal sequences, two for each of two members."""
+    cell = rank1()
+    rnn = tf.keras.layers.RNN(cell)
+    x = tf.tile(X[:1], [4, 1, 1])
+    y = rnn(x).numpy()
+    assert min(np.abs(y[a] - y[b]).max() for a in range(4) for b in range(a)) > 1e-4
+    seed = cell.weight_seed.numpy()
+    with bl.use_weights(bl.sample_weights(cell, [1, 2])):
+        for again in (rnn(x), bl.VariationalRNN(cell)(x), rnn(x, initial_state=[tf.zeros([4, 3])] * 2)):
+            np.testing.assert_allclose(again[0], again[1], atol=1e-6)
+            np.testing.assert_allclose(again[2], again[3], atol=1e-6)
+            assert np.abs(again[0] - again[2]).max() > 1e-4
+    np.testing.assert_array_equal(cell.weight_seed, seed)
+
+
+@pytest.mark.parametrize("draw", ["call_weights", "reset_dropout_mask", "get_initial_state"])
+def test_rank1_keeps_its_factors_until_it_is_asked_for_others(draw):
+    cell, x, state = rank1(), tf.tile(X[:, 0], [2, 1]), [tf.zeros([1, 3])] * 2
+    first = cell(x, state)[0]
+    np.testing.assert_array_equal(tf.function(lambda: cell(x, state)[0])(), first)
+    getattr(cell, draw)(**({"batch_size": 4, "dtype": tf.float32} if draw == "get_initial_state" else {}))
+    assert np.abs(cell(x, state)[0] - first).max() > 1e-4
+
+
+@pytest.mark.parametrize("lead", [[3, 4], [1, 4], [3, 1], [1, 1]])
+def test_states_of_rank1_are_shared_along_axes_of_1(lead):
+    cell, x = rank1(), tf.tile(X[None, :, 0], [1, 2, 1])
+    cell(x[0], [tf.zeros([1, 3])] * 2)
+    state = [tf.random.stateless_normal([*lead, 3], [n, 5]) for n in (0, 1)]
+    whole = [tf.broadcast_to(value, [3, 4, 3]) for value in state]
+    with bl.use_weights(bl.sample_weights(cell, [1, 2], 3)):
+        np.testing.assert_allclose(cell(x, state)[0], cell(x, whole)[0], atol=1e-6)
+
+
+def test_rank1_without_random_factors_has_no_seed():
+    plain = {f"{name}_initializer": "ones" for name in ("alpha", "gamma", "recurrent_alpha", "recurrent_gamma", "bias")}
+    for options, has_seed in ((plain, False), ({**plain, "bias_initializer": "trainable_normal"}, True)):
+        cell = rank1(**options)
+        tf.keras.layers.RNN(cell)(tf.tile(X, [2, 1, 1]))
+        assert hasattr(cell, "weight_seed") is has_seed

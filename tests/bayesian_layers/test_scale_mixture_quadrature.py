@@ -99,3 +99,24 @@ def test_equal_components_are_one_normal():
     slope = (1 - (stddev**2 + mean**2) / 0.25).sum()
     got = tape.gradient(total, [regularizer.log_stddev1, regularizer.log_stddev2])
     np.testing.assert_allclose(got, [0.3 * slope, 0.7 * slope], rtol=1e-5)
+
+
+@pytest.mark.parametrize("stddev", [1e-6, 1e-5, 1e-4, 1e-3])
+@pytest.mark.parametrize("prior", [(0.0, 0.0, -6.0), (0.0, 0.0, -1.0), (1.0, -4.0, -0.5)])
+def test_gradients_of_a_posterior_that_is_almost_a_point(prior, stddev):
+    """In float32, where mean +- stddev has few digits left."""
+    mean = np.array([-0.3, -0.05, 0.0, 0.003, 0.01, 0.3, 1.0])
+    pi = float(1 / (1 + np.exp(-prior[0])))
+    loc, scale = tf.constant(mean, tf.float32), tf.fill([7], tf.constant(stddev))
+    regularizer = bl.regularizers.ScaleMixtureKLDivergence(pi, *np.exp(prior[1:]).tolist())
+    with tf.GradientTape() as tape:
+        tape.watch([loc, scale])
+        total = regularizer(RandomVariable(tfp.distributions.Normal(loc, scale)))
+    np.testing.assert_allclose(total, dense(mean, stddev, *prior).sum(), rtol=1e-6)
+    by_mean, by_stddev = tape.gradient(total, [loc, scale])
+    step = 1e-6
+    expected = (dense(mean + step, stddev, *prior) - dense(mean - step, stddev, *prior)) / (2 * step)
+    np.testing.assert_allclose(by_mean, expected, rtol=1e-4, atol=1e-3)
+    step = 1e-3 * stddev
+    expected = (dense(mean, stddev + step, *prior) - dense(mean, stddev - step, *prior)) / (2 * step)
+    np.testing.assert_allclose(by_stddev, expected, rtol=1e-4)

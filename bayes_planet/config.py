@@ -7,9 +7,15 @@ deterministic weights; `configs/bayes_planet.yaml` turns the transition's dense 
 
 import dataclasses
 import difflib
+import math
 from collections.abc import Iterable
 from typing import Any
 
+# Keras' by name; others need a model of one's own.
+ACTIVATIONS = (
+    *("elu", "exponential", "gelu", "hard_sigmoid", "leaky_relu", "linear", "mish", "relu", "relu6", "selu", "sigmoid"),
+    *("silu", "softplus", "softsign", "swish", "tanh"),
+)
 TRANSITION_LAYERS = ("prior_input", "gru", "prior_hidden", "prior_mean", "prior_stddev")
 
 
@@ -36,18 +42,27 @@ def require_choice(key: str, value: Any, choices: Iterable[str]) -> None:
         raise ValueError(f"{key} is {value!r}. Accepted: {', '.join(choices)}.{hint}")
 
 
+def require_finite(record: Any, group: str, infinite: Iterable[str] = ()) -> None:
+    """As `require`, for every number of a record: NaN is none, and infinity one for the settings `infinite` alone."""
+    for field in dataclasses.fields(record):
+        if field.type is float:
+            value = getattr(record, field.name)
+            fine = math.isfinite(value) or (value == math.inf and field.name in infinite)
+            require(fine, f"{group}.{field.name}", value, "a finite number")
+
+
 @dataclasses.dataclass(frozen=True)
 class EnvConfig:
     name: str = setting("dm_control/cheetah-run", "task: dm_control/DOMAIN-TASK, a Gymnasium id, or MODULE:NAME, where NAME is a class, a function that makes an environment, or an id that MODULE registers")
     observations: str = setting("pixels", "what the agent sees: pixels, state, or both")
     image_size: int = setting(64, "pixels, height and width of the rendered image; the agent's convolutions are built for 64", "PlaNet, Sec. 5")
-    camera: str = setting("auto", "camera name or number; auto: 0, and 2 for quadruped")
+    camera: str = setting("auto", "camera name or number; auto: 0, 2 for quadruped, and where a Gymnasium environment draws from by itself")
     action_repeat: int = setting(4, "env steps one action is held; rewards are summed", "PlaNet, App. A")
     episode_env_steps: int = setting(1000, "env steps after which an episode is cut; 0: the task's own limit")
     render_quality: str = setting("auto", "auto (fast on software GL, else full), fast (no shadows, no antialiasing), full")
     gl_backend: str = setting("auto", "auto (MUJOCO_GL, else EGL, else OSMesa; on macOS GLFW), egl, osmesa, glfw")
     workers: int = setting(1, "environment processes that collect side by side")
-    timeout_seconds: float = setting(60.0, "seconds a worker may take to answer before it counts as hung")
+    timeout_seconds: float = setting(60.0, "seconds a worker may take to answer before it counts as hung; inf: any")
 
     def __post_init__(self) -> None:
         require_choice("env.observations", self.observations, ("pixels", "state", "both"))
@@ -58,6 +73,7 @@ class EnvConfig:
         require(self.episode_env_steps >= 0, "env.episode_env_steps", self.episode_env_steps, "0 or more env steps")
         require(self.workers >= 1, "env.workers", self.workers, "1 or more processes")
         require(self.timeout_seconds > 0, "env.timeout_seconds", self.timeout_seconds, "a positive number of seconds")
+        require_finite(self, "env", infinite=["timeout_seconds"])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +100,7 @@ class BayesianConfig:
         require(self.initial_stddev > 0, "model.bayesian.initial_stddev", self.initial_stddev, "a positive number")
         require(self.kl_scale >= 0, "model.bayesian.kl_scale", self.kl_scale, "0 or more")
         require(self.kl_anneal_updates >= 0, "model.bayesian.kl_anneal_updates", self.kl_anneal_updates, "0 or more updates")
+        require_finite(self, "model.bayesian")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,8 +129,10 @@ class ModelConfig:
         for name in ("vector_layers", "reward_layers"):
             require(getattr(self, name) >= 0, f"model.{name}", getattr(self, name), "0 or more layers")
         require(self.factory == "WorldModel" or all(self.factory.partition(":")), "model.factory", self.factory, "WorldModel, or MODULE:NAME")
+        require_choice("model.activation", self.activation, ACTIVATIONS)
         require(1 <= self.image_bits <= 8, "model.image_bits", self.image_bits, "1 to 8 bits")
         require(self.min_stddev >= 0, "model.min_stddev", self.min_stddev, "0 or more")
+        require_finite(self, "model")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,6 +157,7 @@ class LossConfig:
         require(self.value_trace <= 1, "loss.value_trace", self.value_trace, "0 to 1")
         for name in ("image_fraction", "overshooting_fraction"):
             require(0 < getattr(self, name) <= 1, f"loss.{name}", getattr(self, name), "above 0, to 1")
+        require_finite(self, "loss")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,19 +185,22 @@ class PlannerConfig:
         require(self.candidates_decay >= 1, "planner.candidates_decay", self.candidates_decay, "1 or more")
         require(self.noise_exponent >= 0, "planner.noise_exponent", self.noise_exponent, "0 or more")
         require(0 <= self.elites_kept < 1, "planner.elites_kept", self.elites_kept, "0 to below 1")
+        require(round(self.elites_kept * self.elites) < self.candidates, "planner.elites_kept", self.elites_kept, f"a share of planner.elites, {self.elites}, that is less than planner.candidates, {self.candidates}")
         require(self.value_scale >= 0, "planner.value_scale", self.value_scale, "0 or more")
         require_choice("planner.weights", self.weights, ("mean", "sample", "spread", "average"))
         require(not self.noise_per_draw or self.weights == "average", "planner.noise_per_draw", self.noise_per_draw, f"true only with planner.weights=average, not {self.weights}")
         require(self.weights != "spread" or self.candidates % self.weight_samples == 0, "planner.weight_samples", self.weight_samples, f"a divisor of planner.candidates, {self.candidates}, with weights spread")
+        require_finite(self, "planner")
 
 
 @dataclasses.dataclass(frozen=True)
 class ReplayConfig:
-    ram_gigabytes: float = setting(2.0, "GB of decoded episodes kept in memory; the rest is read from disk when drawn")
+    ram_gigabytes: float = setting(2.0, "GB of decoded episodes kept in memory; the rest is read from disk when drawn; inf: all are kept")
     compress: bool = setting(True, "compress episode files (about 10 times smaller, slower to write)")
 
     def __post_init__(self) -> None:
         require(self.ram_gigabytes > 0, "replay.ram_gigabytes", self.ram_gigabytes, "a positive number of GB")
+        require_finite(self, "replay", infinite=["ram_gigabytes"])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,7 +222,7 @@ class TrainConfig:
     xla: str = setting("auto", "compile update and plan with XLA: always, never, auto (on GPU and TPU)")
     collect_during_updates: bool = setting(False, "collect the next episode, with the weights from before the updates, while they run")
     checkpoints_kept: int = setting(3, "newest checkpoints kept")
-    checkpoint_minutes: float = setting(10.0, "minutes between checkpoints within the updates of an episode; one follows every episode anyway")
+    checkpoint_minutes: float = setting(10.0, "minutes between checkpoints within the updates of an episode; one follows every episode anyway; inf: no other")
     log_every_updates: int = setting(20, "updates whose mean makes one row of metrics.jsonl")
     skipped_updates_limit: int = setting(20, "updates in a row with a gradient that is not finite, after which training stops")
 
@@ -217,6 +240,7 @@ class TrainConfig:
         require(0 <= self.average_decay < 1, "train.average_decay", self.average_decay, "0, or a number below 1 such as 0.9995")
         require_choice("train.precision", self.precision, ("auto", "float32", "bfloat16"))
         require_choice("train.xla", self.xla, ("auto", "always", "never"))
+        require_finite(self, "train", infinite=["checkpoint_minutes"])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -253,4 +277,9 @@ class Config:
         require(0 <= self.seed < 2**31, "seed", self.seed, "0 to 2**31 - 1")
         require(self.loss.overshooting_steps < self.train.sequence_length, "loss.overshooting_steps", self.loss.overshooting_steps, f"0 to train.sequence_length - 1, {self.train.sequence_length - 1}")
         require(self.model.value or self.planner.value_scale == 0, "planner.value_scale", self.planner.value_scale, "0 without model.value=true, which trains the value")
+        require(self.model.vector_layers >= 1 or self.env.observations == "pixels", "model.vector_layers", self.model.vector_layers, "1 or more layers for state observations")
+        bonus, averaged = self.planner.uncertainty_bonus, self.planner.weights == "average" and self.planner.weight_samples >= 2
+        require(bonus == 0 or averaged, "planner.uncertainty_bonus", bonus, "0 without planner.weights=average and planner.weight_samples=2 or more, over which it weighs the stddev")
+        random = self.model.bayesian.layers or self.model.factory != "WorldModel"
+        require(bonus == 0 or bool(random), "planner.uncertainty_bonus", bonus, "0 without a belief over weights (model.bayesian.layers), as all draws of the weights are equal")
         require(self.env.image_size == 64 or self.env.observations == "state", "env.image_size", self.env.image_size, "64 (the convolutions are built for it)")

@@ -44,8 +44,8 @@ def load(presets: Sequence[str | Mapping[str, Any]] = (), overrides: Sequence[st
 
     Args:
         presets: names out of `list_presets`, or paths of YAML files (with a suffix .yaml or .yml, or a
-            separator in them), stacked from left to right; also mappings of settings, with dotted keys or nested
-            ones, such as `{"train.batch_size": 16}`.
+            separator in them), stacked from left to right; also mappings of settings. In files and mappings keys
+            may be dotted or nested: `train.batch_size: 16`, `{"train.batch_size": 16}`.
         overrides: `key=value` items, applied last, such as `train.batch_size=16` or
             `model.bayesian.layers=[prior_mean,gru]`.
 
@@ -72,33 +72,44 @@ def layers(presets: Sequence[str | Mapping[str, Any]]) -> list[tuple[str, dict[s
     """
     found = []
     for item in presets:
-        found += [("settings", _nested(item))] if isinstance(item, Mapping) else _read_stack(item, None, ())
+        if isinstance(item, Mapping):
+            found.append(("settings", _nested(item, "settings", later_wins=True)))
+        else:
+            found += _read_stack(item, None, ())
     return found
 
 
-def _nested(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted keys as groups: {"train.batch_size": 16} is {"train": {"batch_size": 16}}."""
+def _nested(settings: Mapping[str, Any], source: str, prefix: str = "", later_wins: bool = False) -> dict[str, Any]:
+    """Dotted keys as groups: {"train.batch_size": 16} is {"train": {"batch_size": 16}}.
+
+    Args:
+        source: for errors.
+        prefix: of the group that the settings are in.
+        later_wins: of a setting that is there dotted and nested, the later one counts. Else it is an error, as it is
+            in YAML for a key to be there twice.
+    """
     nested: dict[str, Any] = {}
     for key, value in settings.items():
         *groups, last = str(key).split(".")
-        place = nested
-        for group in groups:
-            place = place.setdefault(group, {})
-            if not isinstance(place, dict):
-                raise ConfigError(f"The settings give {key!r} and the group above it. Accepted: one of the two.")
         if isinstance(value, Mapping):
-            before = place.get(last)
-            value = _joined(before if isinstance(before, dict) else {}, _nested(value))
-        place[last] = list(value) if isinstance(value, tuple) else value
+            value = _nested(value, source, f"{prefix}{key}.", later_wins)
+        inner: Any = {last: list(value) if isinstance(value, tuple) else value}
+        for group in reversed(groups):
+            inner = {group: inner}
+        nested = _joined(nested, inner, source, prefix, later_wins)
     return nested
 
 
-def _joined(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    """The later settings over the earlier ones, group by group."""
-    joined = dict(before)
-    for key, value in after.items():
-        both = isinstance(value, dict) and isinstance(joined.get(key), dict)
-        joined[key] = _joined(joined[key], value) if both else value
+def _joined(one: dict[str, Any], other: dict[str, Any], source: str, prefix: str, later_wins: bool) -> dict[str, Any]:
+    """Settings of a group from two places."""
+    joined = dict(one)
+    for name, value in other.items():
+        before = joined.get(name)
+        if isinstance(before, dict) and isinstance(value, dict):
+            value = _joined(before, value, source, f"{prefix}{name}.", later_wins)
+        elif name in joined and (isinstance(before, dict) or isinstance(value, dict) or not later_wins):
+            raise ConfigError(f"In {source}: {prefix}{name} is given twice, dotted and nested. Accepted: once.")
+        joined[name] = value
     return joined
 
 
@@ -162,7 +173,7 @@ def _read_stack(item: str, base: Path | None, parents: tuple[str, ...]) -> list[
             f"In {source}: {INCLUDES} is {included!r}. Accepted: a list of names, [bayes_planet, laptop]."
         )
     stack = [layer for entry in included for layer in _read_stack(entry, folder, (*parents, name))]
-    return [*stack, (source, settings)]
+    return [*stack, (source, _nested(settings, source))]
 
 
 def _preset_text(name: str) -> str:
@@ -214,7 +225,7 @@ def _merge(merged: Any, settings: Mapping[str, Any], source: str) -> Any:
             raise ConfigError(f"In {source}: {key} is {value!r}, a reference. Accepted: the value itself.")
     try:
         return OmegaConf.merge(merged, settings)
-    except (OmegaConfBaseException, TypeError) as error:
+    except (OmegaConfBaseException, TypeError, OverflowError) as error:
         for key, value in leaves:
             if not _has_right_type(merged, key, value):
                 expected = _describe(known[key])
@@ -227,7 +238,7 @@ def _has_right_type(merged: Any, key: str, value: Any) -> bool:
         value = {name: value}
     try:
         OmegaConf.merge(merged, value)
-    except (OmegaConfBaseException, TypeError):
+    except (OmegaConfBaseException, TypeError, OverflowError):
         return False
     return True
 

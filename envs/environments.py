@@ -48,7 +48,7 @@ def make(
       UnknownTaskError: nothing has that name; the message has the nearest names.
       UnsupportedSpaceError: actions or observations are of a kind the agent cannot use.
       NoGLError: images are asked for and OpenGL does not work.
-      ValueError: the camera does not exist, or the episode has no limit.
+      ValueError: the camera does not exist or cannot be chosen, or the episode has no limit.
     """
     backend = rendering.select_backend(config.gl_backend, backend)
     quality = rendering.resolve_quality(config.render_quality, backend)
@@ -70,7 +70,7 @@ def make(
         from bayes_planet.envs import gymnasium_tasks
 
         if factory is not None:
-            env, name = gymnasium_tasks.from_factory(factory, config), "the environment of your factory"
+            env, name = gymnasium_tasks.from_factory(factory, config), gymnasium_tasks.OF_A_FACTORY
         elif isinstance(task, ModuleTask):
             env, name = gymnasium_tasks.from_module(task, config), task.name
         else:

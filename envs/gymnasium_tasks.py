@@ -15,45 +15,51 @@ import numpy as np
 from bayes_planet.config import EnvConfig
 from bayes_planet.envs import rendering
 from bayes_planet.envs.errors import NoGLError, UnknownTaskError, UnsupportedSpaceError
-from bayes_planet.envs.tasks import ModuleTask, unknown_task
+from bayes_planet.envs.tasks import ModuleTask, registered, unknown_task
 
+OF_A_FACTORY = "the environment of your factory"
 _MUJOCO_MODULE = "gymnasium.envs.mujoco"
 
 
 def from_id(config: EnvConfig) -> gymnasium.Env:
     """Makes the environment with the id `config.name`, ready to give RGB frames.
 
-    MuJoCo environments draw straight at `image_size`, from `config.camera`.
+    MuJoCo environments draw from `config.camera`, and Gymnasium's own straight at `image_size`. An id without a version
+    is the newest one; with MODULE: before it, the module is imported first, and looked for in the present folder too.
 
     Raises:
       UnknownTaskError: no such id.
       ImportError: a package that the environment needs is not installed.
-      ValueError: a camera was named for an environment that has none to choose from.
+      ValueError: a camera was named for an environment that has none to choose from, or not this one.
     """
     name = config.name
+    module, _, identifier = name.rpartition(":")
+    if module:
+        _imported(module)
     arguments: dict[str, Any] = {"render_mode": "rgb_array"}
-    specification = gymnasium.registry.get(name)
+    specification = registered(identifier)
     if specification is not None and str(specification.entry_point).startswith(_MUJOCO_MODULE):
         _log_mujoco_warnings()
         arguments.update(width=config.image_size, height=config.image_size)
-        if config.camera != "auto":
-            by_number = config.camera.isdecimal()
-            arguments["camera_id" if by_number else "camera_name"] = int(config.camera) if by_number else config.camera
-    elif config.camera != "auto":
-        raise ValueError(f"env.camera is {config.camera!r}, but {name} has no cameras to choose from. Accepted: auto.")
     try:
-        return gymnasium.make(name, disable_env_checker=True, **arguments)
+        env = gymnasium.make(name, disable_env_checker=True, **arguments)
     except gymnasium.error.UnregisteredEnv as error:
         raise unknown_task(name) from error
     except gymnasium.error.DependencyNotInstalled as error:
         raise ImportError(f"{name} needs a package that is not installed: {error}") from error
+    _choose_camera(env, config, name)
+    return env
 
 
-def from_factory(factory: Callable[..., Any], config: EnvConfig) -> gymnasium.Env:
-    """Calls the user's factory; one that takes a `render_mode` gets rgb_array.
+def from_factory(factory: Callable[..., Any], config: EnvConfig, name: str = OF_A_FACTORY) -> gymnasium.Env:
+    """Calls the user's factory; one that takes a `render_mode` gets rgb_array. MuJoCo draws from `config.camera`.
+
+    Args:
+      name: what errors call the environment.
 
     Raises:
       TypeError: it is no factory, or makes neither a gymnasium.Env nor a dm_env.Environment.
+      ValueError: a camera was named for an environment that has none to choose from, or not this one.
     """
     if not callable(factory):
         raise TypeError(
@@ -64,6 +70,7 @@ def from_factory(factory: Callable[..., Any], config: EnvConfig) -> gymnasium.En
     if "mujoco" in sys.modules:
         _log_mujoco_warnings()
     if isinstance(env, gymnasium.Env):
+        _choose_camera(env, config, name)
         return env
     if "dm_env" in sys.modules and isinstance(env, sys.modules["dm_env"].Environment):
         from bayes_planet.envs.dm_environment import DmEnvironment
@@ -88,14 +95,14 @@ def from_module(task: ModuleTask, config: EnvConfig) -> gymnasium.Env:
     try:
         factory = functools.reduce(getattr, task.attribute.split("."), module)
     except AttributeError as error:
-        if any(name.rpartition("-v")[0] == task.attribute for name in gymnasium.registry):
+        if registered(task.attribute) is not None:
             return from_id(config)
         makers = sorted(name for name, value in vars(module).items() if callable(value) and not name.startswith("_"))
         raise UnknownTaskError(
             f"env.name is {task.name!r}, but {task.module} has no {task.attribute} and registers no such id. Classes "
             f"and functions there: {', '.join(makers) or 'none'}."
         ) from error
-    return from_factory(factory, config)
+    return from_factory(factory, config, task.name)
 
 
 def _imported(name: str) -> Any:
@@ -148,8 +155,6 @@ def renderer(
     if required and uses_gl:
         backend.require()
     task: Any = env.unwrapped
-    if gymnasium_mujoco:
-        _check_camera(task, config, name)
     prepared: Any = None
 
     def prepare() -> None:
@@ -192,12 +197,25 @@ def _log_mujoco_warnings() -> None:
         mujoco.set_mju_user_warning(lambda message: logging.getLogger(__name__).warning("MuJoCo: %s", message.strip()))
 
 
-def _check_camera(task: Any, config: EnvConfig, name: str) -> None:
-    """Raises ValueError unless the MuJoCo model has the camera; Gymnasium would draw from somewhere else."""
+def _choose_camera(env: gymnasium.Env, config: EnvConfig, name: str) -> None:
+    """Has an environment with Gymnasium's MuJoCo renderer draw from `config.camera`; auto: from where it would anyway.
+
+    Raises ValueError for a camera that its model does not have, and for any camera of another environment.
+    """
     if config.camera == "auto":
         return
-    names = [task.model.camera(number).name for number in range(task.model.ncam)]
-    if config.camera in names or (config.camera.isdecimal() and int(config.camera) < len(names)):
-        return
-    available = ", ".join(f"{number} ({camera})" for number, camera in enumerate(names))
-    raise ValueError(f"env.camera is {config.camera!r}, which {name} does not have. Accepted: auto, {available}.")
+    renderer = getattr(env.unwrapped, "mujoco_renderer", None)
+    model = getattr(renderer, "model", None)
+    if renderer is None or model is None:
+        raise ValueError(
+            f"env.camera is {config.camera!r}, but {name} has no cameras to choose from. Accepted: auto, which draws "
+            "as the environment does by itself."
+        )
+    names = [model.camera(number).name for number in range(model.ncam)]
+    if config.camera in names:
+        renderer.camera_id = names.index(config.camera)
+    elif config.camera.isdecimal() and int(config.camera) < len(names):
+        renderer.camera_id = int(config.camera)
+    else:
+        available = ", ".join(["auto", *(f"{number} ({camera})" for number, camera in enumerate(names))])
+        raise ValueError(f"env.camera is {config.camera!r}, which {name} does not have. Accepted: {available}.")

@@ -9,8 +9,12 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from bayes_planet.envs.errors import UnknownTaskError
+
+if TYPE_CHECKING:
+    from gymnasium.envs.registration import EnvSpec
 
 _PREFIX = re.compile(r"^(dm_control|dmc|bayes_planet)[/_-]", re.IGNORECASE)
 _IN_MODULE = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_][\w.]*)")  # no id with a version, which has a hyphen
@@ -54,7 +58,7 @@ def resolve(name: str) -> DmControlTask | GymnasiumTask | ModuleTask:
 
     `dm_control/cheetah-run`, `cheetah_run`, `dmc_cheetah_run`, `dm_control/cheetah-run-v0` and
     `cup_catch` (ball_in_cup) are dm_control tasks; `my_module:MyEnv` is a name in a module, which is not looked at yet;
-    anything else is a Gymnasium id, `module:MyEnv-v0` included.
+    anything else is a Gymnasium id, `module:MyEnv-v0` included, the newest version where it has none.
     Imports dm_control where the name is not a registered Gymnasium id: choose the GL backend before.
 
     Raises:
@@ -73,9 +77,22 @@ def resolve(name: str) -> DmControlTask | GymnasiumTask | ModuleTask:
     found = _table(suite.ALL_TASKS).get(canonical(name))
     if found is not None:
         return found
-    if not explicit and any(_VERSION.sub("", registered) == name for registered in gymnasium.registry):
+    if not explicit and registered(name) is not None:
         return GymnasiumTask(name)
     raise unknown_task(name)
+
+
+def registered(identifier: str) -> "EnvSpec | None":
+    """What Gymnasium has under an id; without a version the newest, as `gymnasium.make` takes it. None: nothing."""
+    import gymnasium
+
+    versions = [
+        specification
+        for name, specification in gymnasium.registry.items()
+        if _VERSION.search(name) and _VERSION.sub("", name) == identifier
+    ]
+    newest = max(versions, key=lambda specification: specification.version or 0, default=None)
+    return newest or gymnasium.registry.get(identifier)
 
 
 def unknown_task(name: str) -> UnknownTaskError:

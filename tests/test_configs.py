@@ -1,7 +1,9 @@
 """Presets and overrides: what they make, and what they say when they are wrong."""
 
 import dataclasses
+import re
 import typing
+from pathlib import Path
 
 import hypothesis
 import hypothesis.strategies as st
@@ -11,6 +13,8 @@ from bayes_planet import config, presets
 
 DENSE = ["prior_input", "prior_hidden", "prior_mean", "prior_stddev"]
 DEFAULTS = presets.flatten(config.Config())
+ROOT = Path(__file__).parents[1]
+KEPT = sorted(path for folder in ("pretrained", "results") for path in (ROOT / folder).rglob("config.yaml"))
 OF_TYPE = {
     bool: st.booleans(),
     int: st.integers(-5, 10**6),
@@ -18,6 +22,19 @@ OF_TYPE = {
     str: st.text(max_size=8),
     list: st.lists(st.sampled_from(config.TRANSITION_LAYERS), max_size=4),
 }
+
+
+def fields_of(record, prefix: str = "") -> dict[str, dataclasses.Field]:
+    """The fields of the settings, by their dotted keys."""
+    found: dict[str, dataclasses.Field] = {}
+    for field in dataclasses.fields(record):
+        value = getattr(record, field.name)
+        inner = dataclasses.is_dataclass(value)
+        found |= fields_of(value, f"{prefix}{field.name}.") if inner else {prefix + field.name: field}
+    return found
+
+
+FIELDS = fields_of(config.Config())
 
 
 def changed(*names: str, overrides: typing.Sequence[str] = ()) -> dict[str, typing.Any]:
@@ -161,6 +178,7 @@ def test_what_is_loaded_is_a_frozen_record():
         ("seed=[1", ["seed=[1", "not a valid value"]),
         ("seed=${oc.env:HOME}", ["seed", "the value itself"]),
         ("env.name=???", ["env.name", "the value itself"]),
+        (f"loss.free_nats=1{400 * '0'}", ["loss.free_nats is 1000", "a number"]),
     ],
 )
 def test_a_wrong_override_names_itself_and_what_is_accepted(item, said):
@@ -178,13 +196,74 @@ def test_a_wrong_override_names_itself_and_what_is_accepted(item, said):
         ("planner.noise_per_draw=true", ["planner.noise_per_draw is True", "planner.weights=average, not mean"]),
         ("planner.elites=2000", ["planner.elites is 2000", "at most planner.candidates"]),
         ("train.learning_rate=nan", ["train.learning_rate is nan"]),
+        ("model.activation=rellu", ["model.activation is 'rellu'", "gelu", "Did you mean 'relu'"]),
+        ("planner.candidates=4 planner.elites=4 planner.elites_kept=0.9", ["planner.elites_kept is 0.9", "less than"]),
+        ("env.observations=state model.vector_layers=0", ["model.vector_layers is 0", "1 or more layers"]),
+        ("env.observations=both model.vector_layers=0", ["model.vector_layers is 0", "1 or more layers"]),
+        ("train.clip_norm=1e400", ["train.clip_norm is inf", "a finite number"]),
+        ("env.timeout_seconds=nan", ["env.timeout_seconds is nan", "a positive number"]),
+        ("env.timeout_seconds=-inf", ["env.timeout_seconds is -inf", "a positive number"]),
     ],
 )
 def test_a_value_out_of_range_says_what_the_record_says(item, said):
     with pytest.raises(presets.ConfigError) as error:
-        presets.load([], [item])
+        presets.load([], item.split(" "))
     for part in said:
         assert part in str(error.value)
+
+
+MAY_BE_INFINITE = {"env.timeout_seconds", "replay.ram_gigabytes", "train.checkpoint_minutes"}
+
+
+@pytest.mark.parametrize("key", [key for key, value in DEFAULTS.items() if isinstance(value, float)])
+def test_numbers_are_finite_unless_the_setting_says_what_infinity_means(key, tmp_path):
+    group, name = key.rsplit(".", 1)
+    (tmp_path / "run.yaml").write_text("".join(f"{indent}{part}:\n" for indent, part in zip(("", " "), group.split("."))))
+    nested = (tmp_path / "run.yaml").read_text()
+    for value in ("nan", "inf", "-inf"):
+        (tmp_path / "run.yaml").write_text(f"{nested}  {name}: {value.replace('inf', '.inf').replace('nan', '.nan')}\n")
+        for arguments in (([], [f"{key}={value}"]), ([str(tmp_path / "run.yaml")], []), ([{key: float(value)}], [])):
+            if value == "inf" and key in MAY_BE_INFINITE:
+                loaded = presets.load(*arguments)
+                assert presets.flatten(loaded)[key] == float("inf") and "; inf: " in FIELDS[key].metadata["help"]
+                presets.save(loaded, tmp_path / "saved.yaml")
+                assert presets.read(tmp_path / "saved.yaml") == loaded
+                continue
+            with pytest.raises(presets.ConfigError, match=rf"^{key} is {value}\. Accepted: "):
+                presets.load(*arguments)
+
+
+CAUTION = ["planner.weights=average", "planner.weight_samples=4", "planner.uncertainty_bonus=-10"]
+
+
+@pytest.mark.parametrize(
+    ("names", "further", "accepted"),
+    [
+        (["bayes_planet"], ["planner.weights=mean"], "planner.weights=average and planner.weight_samples=2 or more"),
+        (["bayes_planet"], ["planner.weights=spread"], "planner.weights=average and planner.weight_samples=2 or more"),
+        (["bayes_planet"], ["planner.weight_samples=1"], "planner.weights=average and planner.weight_samples=2 or more"),
+        (["planet"], [], "a belief over weights (model.bayesian.layers)"),
+    ],
+)
+def test_a_bonus_for_uncertainty_that_would_do_nothing_is_refused(names, further, accepted):
+    with pytest.raises(presets.ConfigError) as error:
+        presets.load(names, [*CAUTION, *further])
+    assert str(error.value).startswith(f"planner.uncertainty_bonus is -10.0. Accepted: 0 without {accepted}")
+    assert presets.load(names, [*CAUTION, *further, "planner.uncertainty_bonus=0"]).planner.uncertainty_bonus == 0
+
+
+def test_a_bonus_for_uncertainty_where_there_is_some():
+    assert presets.load(["bayes_planet"], CAUTION).planner.uncertainty_bonus == -10
+    # What a model of one's own has a belief over, the settings do not say.
+    assert presets.load(["planet"], [*CAUTION, "model.factory=mine:Model"]).planner.uncertainty_bonus == -10
+
+
+def test_the_configurations_of_kept_runs_load():
+    """Each once, whatever its seed."""
+    found = {re.sub(r"(?m)^seed: .*", "", path.read_text()): path for path in KEPT}
+    assert len(found) > 20
+    for path in found.values():
+        assert isinstance(presets.read(path), config.Config)
 
 
 def test_limits_hold_for_the_result_not_for_each_step():
@@ -300,3 +379,36 @@ def test_dotted_and_nested_settings_of_one_group_are_joined(turn):
     settings = [("model.bayesian.kl_anneal_updates", 7), ("model", {"bayesian": {"kl_scale": 0.1}})]
     bayesian = presets.load([dict(settings[::turn])]).model.bayesian
     assert (bayesian.kl_anneal_updates, bayesian.kl_scale) == (7, 0.1)
+
+
+def test_dotted_keys_in_a_file_are_those_of_the_command_line(tmp_path):
+    (tmp_path / "leaf.yaml").write_text("train.sequence_length: 20\n")
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "presets: [laptop, leaf.yaml]\nseed: 4\ntrain.batch_size: 3\nmodel.bayesian: {layers: [gru]}\n"
+        "model: {bayesian.kl_scale: 0.5, value: false}\nplanner.value_scale: 0\n"
+    )
+    items = ["train.sequence_length=20", "seed=4", "train.batch_size=3", "model.bayesian.layers=[gru]"]
+    items += ["model.bayesian.kl_scale=0.5", "model.value=false", "planner.value_scale=0"]
+    assert presets.load([str(path)]) == presets.load(["laptop"], items)
+    assert presets.load([str(path)], ["train.batch_size=5"]).train.batch_size == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("train.seed: 3", "unknown setting 'train.seed'. Did you mean 'seed'"),
+        ("train.batch_size: many", "train.batch_size is 'many'. Accepted: a whole number"),
+        ("train.batch_size: 3\ntrain: {batch_size: 4}", "train.batch_size is given twice, dotted and nested"),
+        ("train: {batch_size: 4}\ntrain.batch_size: 4", "train.batch_size is given twice, dotted and nested"),
+        ("model: {bayesian: {kl_scale: 1}, bayesian.kl_scale: 1}", "model.bayesian.kl_scale is given twice"),
+        ("train.batch_size: 3\ntrain: 4", "train is given twice"),
+        ("train:\ntrain.batch_size: 3", "train is given twice"),
+        ("seed.batch_size: 3", "seed is {'batch_size': 3}. Accepted: a whole number"),
+    ],
+)
+def test_a_dotted_key_in_a_file_that_cannot_be_used_is_named(tmp_path, text, said):
+    (tmp_path / "mine.yaml").write_text(text + "\n")
+    with pytest.raises(presets.ConfigError) as error:
+        presets.load([str(tmp_path / "mine.yaml")])
+    assert "mine.yaml" in str(error.value) and said in str(error.value)

@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import dataclasses
 import json
 import tempfile
 from collections.abc import Mapping
@@ -11,13 +10,13 @@ from typing import Any
 
 from rich.console import Console
 
-from bayes_planet.commands.errors import ENVIRONMENT_ERRORS, user_errors
+from bayes_planet.commands.errors import ENVIRONMENT_ERRORS, UserError, user_errors
+from bayes_planet.commands.inputs import check_folder, check_seed, read_config
 from bayes_planet.config import Config
-from bayes_planet.evaluation.analysis import Analysis, save
+from bayes_planet.evaluation.analysis import FOLDER, Analysis, save
 from bayes_planet.evaluation.held_out import check_episodes, check_reference
-from bayes_planet.presets import ConfigError
 from bayes_planet.training.console import divert_output
-from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError
+from bayes_planet.training.run_directory import RunDirectory
 
 
 def analyse(options: argparse.Namespace) -> int:
@@ -27,22 +26,29 @@ def analyse(options: argparse.Namespace) -> int:
     """
     with contextlib.ExitStack() as stack:
         logs = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        with user_errors(RunDirectoryError, ConfigError):
-            config = RunDirectory(options.run).read_config()
-            other = None if options.reference is None else RunDirectory(options.reference).read_config()
+        config = read_config(options.run)
+        other = None if options.reference is None else read_config(options.reference)
+        check_seed(options.seed)
         with user_errors(ValueError):
             check_episodes("--episodes", options.episodes)
             if other is not None:
                 check_reference(config.env, other.env, str(options.run), f"--reference {options.reference}")
+        folder = options.run / FOLDER
+        check_folder(f"The analysis is kept in {folder}", folder)
         console = stack.enter_context(divert_output(logs / "libraries.log"))
         analysis = _analyse(options, config, other, logs, console)
-        folder = save(analysis, options.run)
-        if options.json:
-            console.print(json.dumps(analysis.numbers), markup=False, highlight=False, soft_wrap=True)
-            return 0
-        for line in summary(analysis.numbers):
+        # Printed before it is kept, which may fail: the disk may be full by now.
+        lines = [json.dumps(analysis.numbers)] if options.json else summary(analysis.numbers)
+        for line in lines:
             console.print(line, markup=False, highlight=False, soft_wrap=True)
-        console.print(f"  saved        {folder} (bayes-planet report {options.run} draws it)", markup=False)
+        try:
+            save(analysis, options.run)
+        except OSError as error:
+            raise UserError(
+                f"{folder} could not be written: {error}. Make room, then give the same command."
+            ) from error
+        if not options.json:
+            console.print(f"  saved        {folder} (bayes-planet report {options.run} draws it)", markup=False)
     return 0
 
 
@@ -58,7 +64,7 @@ def _analyse(
         if console.is_terminal:
             console.print(f"  {text} ...", markup=False, highlight=False)
 
-    seed, log_file = dataclasses.replace(config, seed=options.seed).seed, logs / "workers.log"
+    seed, log_file = options.seed, logs / "workers.log"
     with contextlib.ExitStack() as stack:
         with user_errors(*ENVIRONMENT_ERRORS, ValueError):
             environments = stack.enter_context(open_held_out(config, options.episodes, log_file))
@@ -69,7 +75,8 @@ def _analyse(
         for each in (parts, *([] if reference is None else [reference])):
             with user_errors(ValueError):
                 require_predictive(each.world_model, "The analysis")
-        held_out = collect_held_out(config, parts.actor, environments, options.episodes, seed, note)
+        with user_errors(*ENVIRONMENT_ERRORS, ValueError):  # no episode can be longer than the context
+            held_out = collect_held_out(config, parts.actor, environments, options.episodes, seed, note)
     with user_errors(ValueError):  # episodes no longer than the context
         analysis = analyse_agent(config, parts, held_out, seed, reference, log_file, note)
     names = {"run": str(options.run)} | ({} if other is None else {"reference": str(options.reference)})

@@ -10,11 +10,11 @@ from typing import Any
 import gymnasium
 
 from bayes_planet.commands.errors import ENVIRONMENT_ERRORS, UserError, user_errors
+from bayes_planet.commands.inputs import check_output, read_config
 from bayes_planet.config import Config
 from bayes_planet.envs import Workers
-from bayes_planet.presets import ConfigError
 from bayes_planet.training.console import divert_output
-from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError
+from bayes_planet.training.run_directory import RunDirectory
 from bayes_planet.training.starts import versions
 
 PRECISIONS = ("float32", "bfloat16")
@@ -26,9 +26,8 @@ def export(options: argparse.Namespace) -> int:
         raise UserError(f"--batch-size is {options.batch_size}. Accepted: 1 or more, or leave it out for any number.")
     if options.precision not in PRECISIONS:
         raise UserError(f"--precision is {options.precision!r}. Accepted: {', '.join(PRECISIONS)}.")
-    with user_errors(RunDirectoryError, ConfigError):
-        directory = RunDirectory(options.run)
-        config = directory.read_config()
+    directory, config = RunDirectory(options.run), read_config(options.run)
+    check_output("--out", options.out, folder=True)
     # Neither is part of what was learned, and both tie the graph to a kind of machine.
     config = dataclasses.replace(
         config, train=dataclasses.replace(config.train, precision=options.precision, xla="never")
@@ -73,7 +72,7 @@ def _spaces(
     directory: RunDirectory, config: Config, log_file: Path
 ) -> tuple[gymnasium.spaces.Dict, gymnasium.spaces.Box]:
     """What the agent sees and does, from the run's folder; a run of an earlier version needs its environment for it."""
-    with user_errors(*ENVIRONMENT_ERRORS, ValueError):
+    with user_errors(*ENVIRONMENT_ERRORS, ValueError, OSError):
         if (spaces := directory.read_spaces()) is not None:
             return spaces
         with Workers(config.env, 1, log_file) as environments:

@@ -31,8 +31,9 @@ bayes-planet configs bayes_planet cheetah_run laptop seed=1   # prints what they
 ```
 
 A preset is the name of a file of `configs/`, or the path of a YAML file of yours; `presets: [...]` in a file names
-those that it builds on. Lists are written `model.bayesian.layers=[prior_mean,gru]`. A wrong key, type or value is an
-error that says what is accepted. A run keeps its resolved configuration in `config.yaml`.
+those that it builds on. Its keys are nested, or dotted as on the command line: `train.batch_size: 16`. Lists are
+written `model.bayesian.layers=[prior_mean,gru]`. Numbers are finite, but for settings that say what `inf` means. A
+wrong key, type or value is an error that says what is accepted. A run keeps its whole configuration in `config.yaml`.
 """
 
 

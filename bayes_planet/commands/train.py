@@ -38,10 +38,16 @@ def train(
         config = presets.load(stack, overrides)
         process = this_process() if strategy == "multi_worker" else Process(0, 1)
         directory = RunDirectory(logdir)
-        if process.chief:
-            config = directory.prepare(config, change)
-        else:
-            config = directory.follow(config, process.index, change)
+        try:
+            if process.chief:
+                config = directory.prepare(config, change)
+            else:
+                config = directory.follow(config, process.index, change)
+        except OSError as error:
+            raise UserError(
+                f"--logdir is {str(logdir)!r}, which cannot be used: {error}. Accepted: a folder that can be written "
+                "to, or a name that is free."
+            ) from error
     try:
         with divert_output(directory.logs / "libraries.log") as console, Interruption(console.print) as interruption:
             console.print(f"bayes-planet {__version__}: {config.env.name} in {logdir}", highlight=False)

@@ -82,6 +82,15 @@ def check_episodes(name: str, episodes: int) -> None:
         raise ValueError(f"{name} is {episodes}. Accepted: 2 or more, as probes hold whole episodes out.")
 
 
+def check_rows(rows: int, context_steps: int) -> None:
+    """Raises ValueError unless the longest episode, of so many rows, has some behind the context to predict."""
+    if rows <= context_steps:
+        raise ValueError(
+            f"The longest held-out episode has {rows} rows, the context takes {context_steps} of them. "
+            "Accepted: longer episodes, or fewer context_steps."
+        )
+
+
 def check_reference(env: EnvConfig, other: EnvConfig, run: str, reference: str) -> None:
     """Raises ValueError unless two agents can be measured on the same episodes; `run`, `reference` name them."""
     one, two = (

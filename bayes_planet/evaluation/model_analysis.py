@@ -9,7 +9,7 @@ import numpy as np
 from bayes_planet import bayesian_layers
 from bayes_planet.evaluation.analysis import Analysis, plain
 from bayes_planet.evaluation.calibration import calibrate, fitted_noise
-from bayes_planet.evaluation.held_out import HeldOut, windows
+from bayes_planet.evaluation.held_out import HeldOut, check_rows, windows
 from bayes_planet.evaluation.novelty import novel_batches, novelty_response
 from bayes_planet.evaluation.posterior import weight_histograms, weight_statistics
 from bayes_planet.evaluation.predictive import Predictive, predict_distribution, repeat_last
@@ -56,6 +56,7 @@ def analyse_model(
     reference: WorldModel | None = None,
     foreign: Sequence[Episode] = (),
     on_part: Callable[[str], None] = lambda name: None,
+    no_foreign: str = "",
 ) -> Analysis:
     """Measures a model.
 
@@ -67,6 +68,7 @@ def analyse_model(
       reference: another model for the same task, to stand beside: the deterministic one, or another seed.
       foreign: episodes of another task, whose frames the model is then shown.
       on_part: called with the name of each part before it starts.
+      no_foreign: why there are no `foreign` episodes, for `left_out`; empty where nobody looked for any.
 
     Raises:
       ValueError: no episode is longer than the context.
@@ -74,11 +76,7 @@ def analyse_model(
     require_predictive(world_model, "The analysis")
     longest = max(len(episode["reward"]) for episode in held_out.episodes)
     length = min(settings.context_steps + settings.prediction_steps, longest)
-    if length <= settings.context_steps:
-        raise ValueError(
-            f"The longest held-out episode has {longest} rows, the context takes {settings.context_steps} of them. "
-            "Accepted: longer episodes, or fewer context_steps."
-        )
+    check_rows(length, settings.context_steps)
     settings = dataclasses.replace(
         settings,
         prediction_steps=length - settings.context_steps,
@@ -120,8 +118,9 @@ def analyse_model(
     some = {key: value[:: -(-len(value) // settings.novel_sequences)] for key, value in few.items()}
     novel = novel_batches(some, settings.context_steps, settings.seed, foreign)
     numbers["novelty"] = novelty_response(world_model, some, novel, *draws)
-    if foreign and "image" in few and "another task" not in novel:
-        left_out["another task"] = f"no episode of another task has the context's {settings.context_steps} rows"
+    if (foreign or no_foreign) and "image" in few and "another task" not in novel:
+        too_short = f"no episode of another task has the context's {settings.context_steps} rows"
+        left_out["another task"] = too_short if foreign else no_foreign
     used = long_enough(held_out.velocities)
     if not held_out.velocities:
         left_out["velocity probe"] = "the simulator tells no velocities"

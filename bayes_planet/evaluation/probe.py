@@ -16,6 +16,7 @@ from bayes_planet.replay.rollout import Episode
 from bayes_planet.world_model import WorldModel
 
 KINDS = ("linear", "mlp")
+PARTS = ("belief", "sample", "both")
 SKIPPED = 5  # rows of an episode after which the filter has seen enough to know velocities
 LEAST_ROWS = 2  # behind these, for an episode to count: one row has no spread to fit a probe to
 
@@ -166,7 +167,8 @@ class VelocityProbe:
     """Probes of all kinds on all parts of the latent state.
 
     Attributes:
-      probes: by part ('belief', 'sample', 'both') and kind ('linear', 'mlp').
+      probes: by part ('belief', 'sample', 'both') and kind ('linear', 'mlp'). A model without a belief or without a
+        sample, which has size 0 then, has no probe of it.
       control: the linear probe of 'both' on the velocities of another episode: what chance and a common gait give.
       true: [T_i, J] velocities for each used episode, without the first `skipped` rows, as of the probes' predictions.
       skipped: first rows of each episode that are left out.
@@ -205,7 +207,7 @@ def probe_velocities(
       kinds, folds: see `fit_probe`.
 
     Raises:
-      ValueError: fewer than two episodes of `skip` + 2 rows.
+      ValueError: fewer than two episodes of `skip` + 2 rows; belief and sample both of size 0.
     """
     used = long_enough(velocities, skip)
     if len(used) < 2:
@@ -214,13 +216,16 @@ def probe_velocities(
             "count. Accepted: two or more, as whole episodes are held out."
         )
     states = latents(world_model, [episodes[place] for place in used], seed)
+    parts = [part for part in PARTS if states[0][part].shape[1]]
+    if not parts:
+        raise ValueError("The model's belief and sample both have size 0. Accepted: a latent state of some size.")
     true = [np.asarray(velocities[place])[skip:] for place in used]
     word = int(np.asarray(seed)[0])
 
     def fit(part: str, targets: Sequence[np.ndarray], kind: str) -> Probe:
         return fit_probe([state[part][skip:] for state in states], targets, kind, folds, word)
 
-    probes = {part: {kind: fit(part, true, kind) for kind in kinds} for part in ("belief", "sample", "both")}
+    probes = {part: {kind: fit(part, true, kind) for kind in kinds} for part in parts}
     others = [*true[1:], true[0]]
     common = [min(len(one), len(other)) for one, other in zip(true, others, strict=True)]
     features = [state["both"][skip:][:rows] for state, rows in zip(states, common, strict=True)]

@@ -38,7 +38,7 @@ def _kl_figure(run: Run, layers: Sequence[str]) -> Picture:
 
     def by_layer(axes: Any) -> None:
         for index, layer in enumerate(layers):
-            plot(axes, run, f"weight_kl/{layer}", index, label=layer)
+            plot(axes, run, f"weight_kl/{layer}", index, label=style.literal(layer))
         axes.set_ylim(bottom=0)
         short_numbers(axes.yaxis)
         axes.legend(ncols=2)
@@ -61,10 +61,11 @@ def _stddev_figure(run: Run) -> Part:
 
     def stddev(axes: Any) -> None:
         for index, layer in enumerate(layers):
-            plot(axes, run, f"weight_stddev/{layer}", index, label=layer)
+            plot(axes, run, f"weight_stddev/{layer}", index, label=style.literal(layer))
         shown = [value for value in (prior if fixed else None, initial) if isinstance(value, int | float)]
         values = [*shown, *(value for layer in layers for value in run.series(f"weight_stddev/{layer}")[1])]
-        axes.set_ylim(min(values) / 1.6, max(values) * 1.6)
+        if values:
+            axes.set_ylim(min(values) / 1.6, max(values) * 1.6)
         log_axis(axes)
         for value, name in ((prior if fixed else None, "prior"), (initial, "start")):
             if isinstance(value, int | float):
@@ -95,7 +96,7 @@ def _histogram_figure(run: Run, name: str, title: str, reading: str) -> list[Par
         figure, grid = style.subplots(len(found), 1, height=0.9 + 1.35 * len(found), squeeze=False, sharex=True)
         for (layer, columns), axes in zip(found.items(), grid[:, 0], strict=True):
             drawn = draw_histograms(axes, columns)
-            axes.set_title(layer)
+            axes.set_title(style.literal(layer))
             if name == "weight_snr":
                 axes.axhline(1, color="white", linewidth=1, linestyle=":")
             figure.colorbar(drawn, ax=axes, pad=0.02, aspect=12).set_label("share", fontsize=8)

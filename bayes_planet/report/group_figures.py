@@ -218,16 +218,17 @@ def overlays(groups: Sequence[Group]) -> list[Part]:
     )
     parts: list[Part] = []
     for key, title, unit, points in kinds:
-        runs = [(i, g, run) for i, g in enumerate(groups) for run in g.runs if run.last(key) is not None]
+        counter = "env_steps" if points else "updates"
+        runs = [(i, g, run) for i, g in enumerate(groups) for run in g.runs if len(run.series(key, counter)[0])]
         if not runs:
             continue
         named: set[int] = set()
         with style.theme():
             figure, axes = style.subplots(height=3.3)
             for index, group, run in runs:
-                x, y = run.series(key, "env_steps" if points else "updates")
+                x, y = run.series(key, counter)
                 where = f", {group.task.rpartition('/')[2]}" if len({each.task for each in groups}) > 1 else ""
-                label = None if index in named else group.method + where
+                label = None if index in named else style.literal(group.method + where)
                 named.add(index)
                 curve(axes, x, y, style.colour(index), label, linewidth=1.2, **_line(index))
             axes.set_title(f"{title}  [{unit}]")
@@ -256,7 +257,7 @@ def _curve(group: Group) -> dict[int, float]:
 def _draw(axes: Any, places: dict[int, float], middle: Any, low: Any, high: Any, index: int, group: Group) -> None:
     """Curve and band; dashed where some of the evaluated runs have stopped."""
     count = len(group.returns())
-    label = f"{group.method} ({count} seed{'s' if count != 1 else ''})"
+    label = style.literal(f"{group.method} ({count} seed{'s' if count != 1 else ''})")
     x = list(places.values())
     whole = [position for position in places if len(group.returns(position)) == count]
     split = max(len(whole), 1)

@@ -135,8 +135,7 @@ def _progress(run: Run) -> list[tuple]:
 
 def _learning(run: Run) -> list[tuple]:
     rows: list[tuple] = []
-    _, returns = run.series("train/return")
-    _, random = run.series("train/random_actions")
+    returns, random = run.values("train/return"), run.values("train/random_actions")
     by_chance = returns[random > 0] if len(random) == len(returns) else np.empty(0)
     if run.evaluations:
         last = run.evaluations[-1]
@@ -153,7 +152,7 @@ def _learning(run: Run) -> list[tuple]:
         )
     error = run.last("open_loop/image_error")
     if error is not None:
-        first = run.series("open_loop/image_error")[1][0]
+        first = run.values("open_loop/image_error")[0]
         rows.append(
             (
                 "Open-loop image error",
@@ -165,7 +164,7 @@ def _learning(run: Run) -> list[tuple]:
 
 
 def _belief(run: Run) -> list[tuple]:
-    kl = run.series("weight_kl/total")[1]
+    kl = run.values("weight_kl/total")
     if not len(kl):
         return []
     change = f"{100 * (kl[-1] / kl[0] - 1):+.1f}%" if kl[0] else "from 0"
@@ -214,7 +213,7 @@ def _soundness(run: Run) -> list[tuple]:
                 " Far below: the latent state is hardly used." if kl < 0.3 * free else ""
             )
         rows.append(("State KL", f"{kl:.2f} nats a step", reading))
-    skipped = run.series("skipped")[1]
+    skipped = run.values("skipped")
     if len(skipped):
         share = float(np.mean(skipped))
         reading = (
@@ -226,9 +225,9 @@ def _soundness(run: Run) -> list[tuple]:
     faults, corrupt = run.last("env/worker_faults"), run.last("replay/corrupt_files")
     if faults or corrupt:
         rows.append(("Faults", f"{faults or 0:.0f} workers, {corrupt or 0:.0f} files", "See logs/ in the run."))
-    speed = run.series("speed/updates_per_second")[1]
+    speed = run.values("speed/updates_per_second")
     if len(speed):
-        plans = run.series("speed/milliseconds_per_plan")[1]
+        plans = run.values("speed/milliseconds_per_plan")
         also = f" A plan takes {np.median(plans):.0f} ms." if len(plans) else ""
         rows.append(("Speed", f"{np.median(speed):.2f} updates/s", f"Median over the run.{also}"))
     return rows

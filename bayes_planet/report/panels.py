@@ -46,5 +46,5 @@ def points(axes: Any, run: Run, key: str, index: int, label: str) -> bool:
 
 def change(run: Run, key: str) -> str:
     """Its first and last value in words."""
-    values = run.series(key)[1]
+    values = run.values(key)
     return f"from {short(values[0])} to {short(values[-1])}" if len(values) else "unrecorded"

@@ -49,7 +49,7 @@ def _probe_bars(found: Mapping[str, Any], names: list[str], runs: list[str], kin
         ax.axhline(0, color=style.FAINT, linewidth=1)
         lowest = min(min(found["r2"][run]["both"][kind]) for run, kind in series)
         ax.set_ylim(max(-0.5, min(0.0, lowest) - 0.05), 1.0)
-        ax.set_xticks(range(len(names)), [name.replace(" (", "\n(") for name in names])
+        ax.set_xticks(range(len(names)), [style.literal(name).replace(" (", "\n(") for name in names])
         ax.set_ylabel("R² (held-out episodes)")
         ax.grid(axis="x", visible=False)
         ax.legend(ncols=len(series), loc="lower center", bbox_to_anchor=(0.5, 1.0))
@@ -85,7 +85,7 @@ def _probe_traces(
                     linewidth=1.2,
                     label=labels.NAMES[run],
                 )
-            ax.set_title(name, fontsize=9.5)
+            ax.set_title(style.literal(name), fontsize=9.5)
         for ax in axes.flat[len(names) :]:
             ax.set_visible(False)
         for ax in axes[-1]:

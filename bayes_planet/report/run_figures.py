@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,15 @@ HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 def score(run: Run) -> list[Part]:
     """Every evaluation with its episodes, and the training episodes' returns."""
-    evaluations = run.evaluations
-    steps, returns = run.series("train/return")
-    if not evaluations and not len(returns):
+    evaluations, final = run.evaluations, run.last("train/return")
+    if not evaluations and final is None:
         return [Note("No episode is finished yet, so there is no score.", "missing")]
+    parts = _evaluation_table(evaluations)
+    steps, returns = run.series("train/return")
+    if not len(steps) and not any(math.isfinite(each.env_steps) for each in evaluations):
+        text = "No row of metrics.jsonl has both a return and its environment steps (env_steps): there is no curve."
+        return [Note(text, "missing"), *parts]
     _, random = run.series("train/random_actions")
-    final = returns[-1] if len(returns) else math.nan
     with style.theme():
         figure, axes = style.subplots(height=3.5)
         if len(random) == len(returns):
@@ -52,15 +55,7 @@ def score(run: Run) -> list[Part]:
         if last
         else "Return (sum of rewards). There is no evaluation yet. "
     )
-    parts: list[Part] = [picture(figure, caption + "Training returns are with exploration noise.", found)]
-    if evaluations:
-        header = ("episodes", "env steps", "median", "mean", "stddev", "lowest", "highest", "n")
-        keys = ("return_median", "return_mean", "return_stddev", "return_min", "return_max", "episodes")
-        shown = evaluations if len(evaluations) <= 12 else [evaluations[0], *evaluations[-11:]]
-        rows = [(str(e.episodes), f"{e.env_steps:.0f}", *(_cell(e.summary.get(key)) for key in keys)) for e in shown]
-        left_out = f" The first and the last 11 of {len(evaluations)}." if len(shown) < len(evaluations) else ""
-        parts.append(Table(header, rows, f"Evaluations: return over n noise-free episodes.{left_out}"))
-    return parts
+    return [picture(figure, caption + "Training returns are with exploration noise.", found), *parts]
 
 
 def losses(run: Run) -> list[Part]:
@@ -208,7 +203,7 @@ def speeds(run: Run) -> list[Part]:
 
     panels.append(("training episodes", progress))
     for index, (key, title) in enumerate(keys.items()):
-        if run.last(key) is not None:
+        if len(run.series(key, "time")[0]):
 
             def draw(axes: Any, key: str = key, index: int = index) -> None:
                 x, y = run.series(key, "time")
@@ -221,7 +216,7 @@ def speeds(run: Run) -> list[Part]:
         f"Progress and speeds over the {unit} the run has been going (pauses between its processes do not count). "
         "The highest 3% may lie above the axes."
     )
-    middle = {key: float(np.median(run.series(key)[1])) for key in keys if run.last(key) is not None}
+    middle = {key: float(np.median(run.values(key))) for key in keys if run.last(key) is not None}
     alt = "; ".join(f"{keys[key]}: median {value:.3g}" for key, value in middle.items())
     half = math.ceil(len(panels) / 2)
     return [
@@ -230,8 +225,26 @@ def speeds(run: Run) -> list[Part]:
     ]
 
 
+def _evaluation_table(evaluations: Sequence[Evaluation]) -> list[Part]:
+    if not evaluations:
+        return []
+    header = ("episodes", "env steps", "median", "mean", "stddev", "lowest", "highest", "n")
+    keys = ("return_median", "return_mean", "return_stddev", "return_min", "return_max", "episodes")
+    shown = evaluations if len(evaluations) <= 12 else [evaluations[0], *evaluations[-11:]]
+    rows = [
+        (
+            str(each.episodes),
+            f"{each.env_steps:.0f}" if math.isfinite(each.env_steps) else None,
+            *(_cell(each.summary.get(key)) for key in keys),
+        )
+        for each in shown
+    ]
+    left_out = f" The first and the last 11 of {len(evaluations)}." if len(shown) < len(evaluations) else ""
+    return [Table(header, rows, f"Evaluations: return over n noise-free episodes.{left_out}")]
+
+
 def _draw_evaluations(axes: Any, run: Run) -> None:
-    evaluations = run.evaluations
+    evaluations = [each for each in run.evaluations if math.isfinite(each.env_steps)]
     if not evaluations:
         return
     x = np.array([each.env_steps for each in evaluations])

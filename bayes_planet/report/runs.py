@@ -26,7 +26,7 @@ class Evaluation:
 
     Attributes:
       episodes: training episodes so far.
-      env_steps: environment steps so far, action repeats counted.
+      env_steps: environment steps so far, action repeats counted; NaN where the row did not record them.
       returns: of each noise-free episode; of length 1, the mean, where the run recorded only a summary.
       summary: the row's own `eval/...` numbers, by the last part of their name (return_mean, return_min, ...).
       complete: whether `returns` are all the episodes'.
@@ -80,9 +80,13 @@ class Run:
         columns = np.array([pair for pair in pairs if is_number(pair[0])], np.float64).reshape(-1, 2)
         return columns[:, 0], columns[:, 1]
 
+    def values(self, key: str) -> np.ndarray:
+        """The finite numbers under `key`, oldest first, whatever the counters of their rows: float64 [n]."""
+        return np.array([row[key] for row in self.rows if is_number(row.get(key))], np.float64)
+
     def last(self, key: str) -> float | None:
         """The newest value of `key`."""
-        values = self.series(key)[1]
+        values = self.values(key)
         return float(values[-1]) if len(values) else None
 
     def counter(self, name: str) -> float:

@@ -89,6 +89,15 @@ def colour(index: int) -> str:
     return COLOURS[index % len(COLOURS)]
 
 
+def literal(text: str) -> str:
+    """Text from outside, such as a layer's or a method's name, as a label that matplotlib shows as it is.
+
+    Two `$` would be mathematics to it, and a legend leaves out what begins with an underscore.
+    """
+    escaped = text.replace("$", r"\$")
+    return f" {escaped}" if escaped.startswith("_") else escaped
+
+
 def band(axes: Any, x: Any, low: Any, high: Any, colour: str, label: str | None = None) -> None:
     """Shades between two curves; one that is legible on both pages."""
     axes.fill_between(np.asarray(x), low, high, color=colour, alpha=0.22, linewidth=0, label=label)

@@ -91,8 +91,8 @@ def _weights(numbers: Mapping[str, Any]) -> Picture:
             layers = {key.partition("/")[2]: row for key, row in numbers["weights"].items() if key.startswith(name)}
             for index, (layer, row) in enumerate(layers.items()):
                 counts = np.asarray(row["counts"]) / max(sum(row["counts"]), 1)
-                line = ("-", "--", ":", "-.")[index % 4]
-                ax.stairs(counts, row["edges"], color=style.colour(index), linestyle=line, linewidth=1.8, label=layer)
+                line, shown = ("-", "--", ":", "-.")[index % 4], style.literal(layer)
+                ax.stairs(counts, row["edges"], color=style.colour(index), linestyle=line, linewidth=1.8, label=shown)
             ax.set_xscale("log")
             ax.set_xlabel(label)
         axes[0].set_ylabel("share of the layer's weights")

@@ -8,9 +8,9 @@ import gymnasium
 
 from bayes_planet.config import Config
 from bayes_planet.envs import Workers
-from bayes_planet.envs.errors import UnsupportedSpaceError
+from bayes_planet.envs.errors import NoGLError, NonFiniteError, UnknownTaskError, UnsupportedSpaceError, WorkerError
 from bayes_planet.evaluation.analysis import Analysis
-from bayes_planet.evaluation.held_out import HeldOut, collect
+from bayes_planet.evaluation.held_out import HeldOut, check_rows, collect
 from bayes_planet.evaluation.model_analysis import Settings, analyse_model
 from bayes_planet.planning import Actor
 from bayes_planet.replay.rollout import Episode, rollout
@@ -21,6 +21,7 @@ from bayes_planet.training.seeds import Stream, environment_seed
 
 FOREIGN_TASKS = ("dm_control/walker-walk", "dm_control/cheetah-run")
 FOREIGN_EPISODES = 2
+_NOT_RUN = (NoGLError, NonFiniteError, UnknownTaskError, UnsupportedSpaceError, WorkerError, ImportError)
 _COUNT = 2**31 + 1  # keeps these seeds apart from those of training and of `final_score`
 
 
@@ -51,7 +52,11 @@ def collect_held_out(
       episodes: 2 or more.
       seed: 0 to 2**31 - 1, of environments and planner.
       note: told how many there are.
+
+    Raises:
+      ValueError: no episode can be longer than the context.
     """
+    check_rows(environments.episode_steps + 1, config.evaluation.context_steps)
 
     def policy(number: int, explore: bool) -> ActorPolicy:
         noise = noise_of_episode(config.train, config.train.episodes) if explore else 0.0
@@ -85,7 +90,7 @@ def analyse_agent(
     Raises:
       ValueError: episodes no longer than the context; a world model that cannot predict observations.
     """
-    foreign = _foreign(config, seed, log_file) if "image" in held_out.episodes[0] else ()
+    foreign, why = _foreign(config, seed, log_file) if "image" in held_out.episodes[0] else ((), "")
     analysis = analyse_model(
         parts.world_model,
         held_out,
@@ -94,6 +99,7 @@ def analyse_agent(
         None if reference is None else reference.world_model,
         foreign,
         note,
+        why,
     )
     names: dict[str, object] = {"task": config.env.name, "seed": seed}
     if reference is not None:
@@ -101,10 +107,17 @@ def analyse_agent(
     return Analysis({**names, **analysis.numbers}, analysis.arrays)
 
 
-def _foreign(config: Config, seed: int, log_file: Path | None) -> Sequence[Episode]:
-    """Random episodes of another dm_control task, for their frames."""
-    name = next(name for name in FOREIGN_TASKS if name.split("/")[1].split("-")[0] not in config.env.name)
+def _foreign(config: Config, seed: int, log_file: Path | None) -> tuple[Sequence[Episode], str]:
+    """Random episodes of another dm_control task, for their frames, or none and why.
+
+    The agent's own task may need no OpenGL, which that one does: the held-out episodes must not be lost for it.
+    """
+    others = (name for name in FOREIGN_TASKS if name.split("/")[1].split("-")[0] not in config.env.name)
+    name = next(others, FOREIGN_TASKS[0])
     env = dataclasses.replace(config.env, name=name, camera="auto", episode_env_steps=200)
-    with Workers(env, FOREIGN_EPISODES, log_file) as environments:
-        policy = RandomPolicy(environments.action_space.shape[0], seed, _COUNT)
-        return tuple(rollout(environments, policy, [seed, seed + 1]))
+    try:
+        with Workers(env, FOREIGN_EPISODES, log_file) as environments:
+            policy = RandomPolicy(environments.action_space.shape[0], seed, _COUNT)
+            return tuple(rollout(environments, policy, [seed, seed + 1])), ""
+    except _NOT_RUN as error:
+        return (), f"{name} does not run here: {str(error).partition(chr(10))[0].rstrip('.')}"

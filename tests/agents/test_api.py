@@ -433,5 +433,5 @@ def test_configuration_from_arguments(tmp_path):
     assert settings_of(None, [], overrides={"model.bayesian.layers": layers})["model.bayesian.layers"] == list(layers)
     with pytest.raises(presets.ConfigError, match=r"train\.batch_size"):
         settings_of(None, [], overrides={"train.batchsize": 3})
-    with pytest.raises(presets.ConfigError, match="and the group above it"):
+    with pytest.raises(presets.ConfigError, match="train is given twice"):
         settings_of(None, [], overrides={"train": 3, "train.batch_size": 3})

@@ -12,6 +12,7 @@ from bayes_planet.commands.analyse import analyse
 from bayes_planet.commands.errors import UserError
 from bayes_planet.envs import Workers
 from bayes_planet.evaluation.analysis import load
+from bayes_planet.training.analysing import _foreign, collect_held_out
 from bayes_planet.training.build import build
 from bayes_planet.training.checkpoints import Checkpoints
 from bayes_planet.training.run_directory import RunDirectory
@@ -75,16 +76,53 @@ def test_state_observations_and_a_summary_in_words(tmp_path, capfd):
         np.testing.assert_allclose(value, first.arrays[name], rtol=1e-4, atol=1e-5)
 
 
+def test_a_task_that_needs_no_opengl_is_analysed_without_it(tmp_path, capfd, monkeypatch):
+    """Pygame draws Pendulum; the other task, whose frames it is shown, cannot be drawn. Nor can the result be kept."""
+    monkeypatch.setenv("MUJOCO_GL", "disabled")
+    task = ("env.name=Pendulum-v1", "env.action_repeat=2", "env.episode_env_steps=24")
+    run = untrained_run(tmp_path / "run", *task, "evaluation.context_steps=3")
+    blocked = run / "analysis" / "analysis.npz"
+    (blocked / "mine").mkdir(parents=True)
+    with pytest.raises(UserError, match="analysis could not be written: .*same command"):
+        analyse(options(run, episodes=2, json=True))
+    printed = json.loads(capfd.readouterr().out)  # not lost
+    assert set(printed["novelty"]) == {"held out", "noise", "extreme actions"}
+    why = printed["left_out"].pop("another task")
+    assert why.startswith("dm_control/walker-walk does not run here: No OpenGL backend") and not why.endswith(".")
+    assert printed["left_out"] == {"velocity probe": "the simulator tells no velocities"}
+    assert [path.name for path in (run / "analysis").rglob("*")] == ["analysis.npz", "mine"]
+
+
+def test_a_name_like_every_other_task_is_analysed_too(monkeypatch):
+    monkeypatch.setenv("MUJOCO_GL", "disabled")
+    config = presets.load(["debug"], ["env.name=zoo:walker_or_cheetah"])
+    assert _foreign(config, 0, None)[1].startswith("dm_control/walker-walk does not run here")
+
+
+def test_episodes_within_the_context_are_refused_before_they_are_collected():
+    config = presets.load(["debug"], ["evaluation.context_steps=11"])
+    with pytest.raises(ValueError, match="11 rows, the context takes 11"):
+        collect_held_out(config, None, argparse.Namespace(episode_steps=10, count=1), 2, 0)
+
+
 def test_bad_input_says_what_to_do(runs, tmp_path):
     run, _ = runs
     with pytest.raises(UserError, match="2 or more"):
         analyse(options(run, episodes=1))
+    for seed in (-1, 2**31):
+        with pytest.raises(UserError, match=rf"--seed is {seed}. Accepted: 0 to 2\*\*31 - 1"):
+            analyse(options(run, seed=seed))
+    with pytest.raises(UserError, match="cannot be read .*File name too long"):
+        analyse(options(run, reference=tmp_path / ("a" * 300)))
     with pytest.raises(UserError, match="holds no run"):
         analyse(options(tmp_path))
     pendulum = untrained_run(tmp_path / "state", "env.observations=state", checkpoint=False)
     with pytest.raises(UserError, match="another task or other observations"):
         analyse(options(run, reference=pendulum))
     with pytest.raises(UserError, match="no checkpoint yet"):
+        analyse(options(pendulum))
+    (pendulum / "analysis").write_text("mine")
+    with pytest.raises(UserError, match=r"analysis, which cannot be written: .*Not a directory"):
         analyse(options(pendulum))
     (pendulum / "config.yaml").write_text("no_such_setting: 1")
     with pytest.raises(UserError, match="unknown setting 'no_such_setting'"):

@@ -9,6 +9,7 @@ import pytest
 from bayes_planet import cli, presets
 from bayes_planet.replay import EpisodeStore
 from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError
+from tests.commands.test_analyse import untrained_run
 from tests.replay.make import make_episode
 
 
@@ -111,6 +112,50 @@ def test_evaluate_without_a_run(capsys, tmp_path):
 def test_evaluate_options(capsys, tmp_path):
     assert "--episodes is 0" in fails(capsys, "evaluate", tmp_path, "--episodes", 0)
     assert ".mp4 or .gif" in fails(capsys, "evaluate", tmp_path, "--video", "film.avi")
+    for seed in (-1, 2**31):
+        assert f"--seed is {seed}. Accepted: 0 to 2**31 - 1." in fails(capsys, "evaluate", tmp_path, "--seed", seed)
+    files = ("--video", tmp_path / "film.gif", "--open-loop", tmp_path / "run" / ".." / "film.gif")
+    assert "Accepted: two files" in fails(capsys, "evaluate", tmp_path, *files)
+
+
+def test_evaluate_refuses_videos_before_it_starts_anything(capsys, tmp_path):
+    """The run has no checkpoint, which would be told first if the environments had been started."""
+    logdir = tmp_path / "run"
+    directory = RunDirectory(logdir)
+    directory.prepare(presets.load(["debug"], ["env.observations=state"]))
+    directory.unlock()
+    before = sorted(path.name for path in logdir.iterdir())
+    assert "has no images" in fails(capsys, "evaluate", logdir, "--open-loop", tmp_path / "new" / "film.gif")
+    assert not (tmp_path / "new").exists()
+    for place, reason in (
+        (logdir / "config.yaml" / "film.gif", "File exists"),
+        (logdir / "config.yaml" / "deep" / "film.gif", "Not a directory"),
+        (tmp_path / ("a" * 300 + ".gif"), "File name too long"),
+    ):
+        text = fails(capsys, "evaluate", logdir, "--video", place)
+        assert f"--video is {str(place)!r}, which cannot be written" in text and reason in text
+    (tmp_path / "folder.gif").mkdir()
+    assert "a folder. Accepted: a file" in fails(capsys, "evaluate", logdir, "--video", tmp_path / "folder.gif")
+    assert "no checkpoint yet" in fails(capsys, "evaluate", logdir, "--video", tmp_path / "new" / "film.gif")
+    assert list((tmp_path / "new").iterdir()) == [] and sorted(path.name for path in logdir.iterdir()) == before
+
+
+def test_a_film_that_cannot_be_drawn_is_told_before_the_episodes(capfd, tmp_path, monkeypatch):
+    monkeypatch.setenv("MUJOCO_GL", "disabled")
+    logdir = untrained_run(tmp_path / "run", "env.observations=state")
+    text = fails(capfd, "evaluate", logdir, "--episodes", 2, "--video", tmp_path / "film.gif")
+    assert "No OpenGL backend can draw" in text and not (tmp_path / "film.gif").exists()
+
+
+def test_paths_that_no_system_takes(capsys, tmp_path):
+    long, file = tmp_path / ("a" * 300), tmp_path / "file"
+    file.write_text("mine")
+    for command in (["evaluate", long], ["analyse", long], ["export", long, "--out", tmp_path / "out"]):
+        assert "cannot be read" in fails(capsys, *command)
+    for logdir in (long, file / "run"):
+        text = fails(capsys, "train", "--config", "debug", "--logdir", logdir)
+        assert f"--logdir is {str(logdir)!r}, which cannot be used" in text
+    assert file.read_text() == "mine"
 
 
 def test_an_episode_that_cannot_be_read(capsys, tmp_path):

@@ -136,6 +136,20 @@ def test_evaluate_reports_and_writes_videos(run, tmp_path, capfd):
     assert len(list((logdir / "episodes").glob("*.npz"))) == 4
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a full disk")
+def test_a_video_that_cannot_be_written_does_not_cost_the_returns(run, tmp_path, capfd):
+    logdir, _ = run
+    film, full = tmp_path / "film.gif", tmp_path / "full.gif"
+    full.symlink_to("/dev/full")
+    arguments = ("--episodes", 2, "--video", film, "--open-loop", full)
+    assert cli.main(["evaluate", str(logdir), *map(str, arguments), "--json"]) == 2
+    told = capfd.readouterr()
+    report = json.loads(told.out)
+    assert len(report["returns"]) == 2 and report["video"] == str(film) and "open_loop" not in report
+    assert f"error: --open-loop is '{full}', which could not be written: [Errno 28] No space left" in told.err
+    assert film.stat().st_size > 0 and full.is_symlink()
+
+
 def test_evaluate_with_another_search(run, capfd):
     logdir, _ = run
     reports = []

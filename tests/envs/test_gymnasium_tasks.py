@@ -1,3 +1,6 @@
+import dataclasses
+from pathlib import Path
+
 import gymnasium
 import numpy as np
 import pytest
@@ -60,6 +63,83 @@ def test_cameras():
         make(EnvConfig(name="Pendulum-v1", observations="state", camera="side"))
     with pytest.raises(ValueError, match=r"env.camera is 'side'.*HalfCheetah-v5.*0 \(track\)"):
         make(EnvConfig(name="HalfCheetah-v5", observations="state", camera="side"))
+
+
+TOY_IDS = ("toy_ns/Cheetah-v0", "toy_ns/Cheetah-v3", "toy_ns/Cheetah-v12", "ToyWithoutVersion")
+
+
+@pytest.fixture
+def toy_ids():
+    """The newest is Gymnasium's HalfCheetah, the older ones are Pendulums; one has no version at all."""
+    for name in TOY_IDS:
+        newest = name in TOY_IDS[2:]
+        entry = "mujoco.half_cheetah_v5:HalfCheetahEnv" if newest else "classic_control.pendulum:PendulumEnv"
+        gymnasium.register(name, entry_point=f"gymnasium.envs.{entry}", max_episode_steps=70 if newest else 7)
+    yield
+    for name in TOY_IDS:
+        gymnasium.registry.pop(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "limit"),
+    [
+        ("HalfCheetah-v5", 100),
+        ("HalfCheetah", 100),
+        ("gymnasium:HalfCheetah", 100),
+        ("gymnasium:HalfCheetah-v5", 100),
+        ("toy_ns/Cheetah", 70),
+        ("toy_ns/Cheetah-v12", 70),
+        ("tests.envs.toy:toy_ns/Cheetah", 70),
+        ("ToyWithoutVersion", 70),
+        ("tests.envs.toy:ToyWithoutVersion", 70),
+    ],
+)
+def test_an_id_without_a_version_or_in_a_module_is_drawn_as_any_other(toy_ids, name, limit):
+    env = make(EnvConfig(name=name, observations="state", camera="0", action_repeat=1, episode_env_steps=100))
+    drawn_by = env.unwrapped.mujoco_renderer
+    assert (drawn_by.camera_id, drawn_by.width, drawn_by.height, env.episode_steps) == (0, 64, 64, limit)
+    with pytest.raises(ValueError, match=rf"env.camera is 'side', which {name} does not have.*auto, 0 \(track\)"):
+        make(EnvConfig(name=name, observations="state", camera="side"))
+    with pytest.raises(ValueError, match="Pendulum has no cameras"):
+        make(EnvConfig(name="Pendulum", observations="state", camera="side"))
+
+
+@pytest.fixture
+def two_cameras(tmp_path):
+    """A factory of Gymnasium's cheetah with a further camera, which looks from above."""
+    xml = (Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets" / "half_cheetah.xml").read_text()
+    above = '<worldbody><camera name="above" pos="0 0 9" xyaxes="1 0 0 0 1 0"/>'
+    (tmp_path / "cheetah.xml").write_text(xml.replace("<worldbody>", above, 1))
+    path = str(tmp_path / "cheetah.xml")
+    return lambda render_mode=None: gymnasium.make("HalfCheetah-v5", xml_file=path, render_mode=render_mode)
+
+
+def test_a_factorys_mujoco_environment_draws_from_the_camera_that_is_set(two_cameras):
+    images = {}
+    for camera, number in (("auto", 1), ("track", 1), ("1", 1), ("above", 0), ("0", 0)):
+        config = EnvConfig(observations="state", camera=camera, action_repeat=1)
+        env = make(config, factory=two_cameras)
+        assert env.unwrapped.mujoco_renderer.camera_id == number
+        try:
+            env = make(dataclasses.replace(config, observations="pixels"), factory=two_cameras)
+        except NoGLError:
+            continue
+        images[camera] = env.reset(seed=0)[0]["image"].astype(float)
+    for camera in images:
+        same = "above" if camera == "0" else "track"
+        assert camera == "above" or np.abs(images[camera] - images[same]).max() == 0
+    assert not images or np.abs(images["above"] - images["track"]).mean() > 5
+    with pytest.raises(ValueError, match=r"'side', which the environment of your factory does not.*0 \(above\), 1 \(tr"):
+        make(EnvConfig(observations="state", camera="side"), factory=two_cameras)
+
+
+def test_a_camera_that_nobody_can_choose_is_refused():
+    for factory in (CountingEnv, lambda: gymnasium.make("Pendulum-v1")):
+        assert make(EnvConfig(observations="state"), factory=factory)
+        with pytest.raises(ValueError, match=r"env.camera is 'side', but the environment of your factory has no cam"):
+            make(EnvConfig(observations="state", camera="side"), factory=factory)
+    with pytest.raises(ValueError, match=r"env.camera is '0', but tests.envs.toy:CountingEnv has no.*Accepted: auto,"):
+        make(EnvConfig(name="tests.envs.toy:CountingEnv", observations="state", camera="0"))
 
 
 def test_images_need_an_environment_that_draws():

@@ -28,6 +28,7 @@ class Holder:
         return CountingEnv(length=5)
 
 gymnasium.register("HereRegistered-v0", entry_point=Short)
+gymnasium.register("HereUnversioned", entry_point=Short)
 limit = 3
 """
 
@@ -39,7 +40,8 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / f"{name}.py").write_text(MODULE)
     monkeypatch.chdir(tmp_path)
     yield name
-    gymnasium.registry.pop("HereRegistered-v0", None)
+    for registered in ("HereRegistered-v0", "HereUnversioned"):
+        gymnasium.registry.pop(registered, None)
 
 
 def config(name, **settings):
@@ -56,10 +58,10 @@ def steps_to_the_end(env) -> int:
 
 
 @pytest.mark.parametrize(
-    ("name", "steps"), [("Short", 3), ("Holder.five", 5), ("HereRegistered-v0", 3), ("HereRegistered", 3)]
+    ("name", "steps"),
+    [("Short", 3), ("Holder.five", 5), ("HereRegistered-v0", 3), ("HereRegistered", 3), ("HereUnversioned", 3)],
 )
-def test_a_class_a_function_or_an_id_of_a_module_in_the_present_folder(folder, name, steps, monkeypatch):
-    monkeypatch.syspath_prepend(".")  # what `python -m` does, for the id that Gymnasium imports by itself
+def test_a_class_a_function_or_an_id_of_a_module_in_the_present_folder(folder, name, steps):
     assert steps_to_the_end(make(config(f"{folder}:{name}"))) == steps
 
 

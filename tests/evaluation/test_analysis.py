@@ -7,8 +7,10 @@ import xml.etree.ElementTree
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from PIL import Image
 
+from bayes_planet.commands.analyse import summary
 from bayes_planet.evaluation import analysis as files
 from bayes_planet.evaluation.analysis import Analysis, load, plain, save
 from bayes_planet.evaluation.held_out import HeldOut
@@ -18,7 +20,16 @@ from bayes_planet.evaluation.open_loop import predict_open_loop
 from bayes_planet.report.model_figures import sections
 from bayes_planet.report.open_loop_video import heat, uncertainty_panels
 from bayes_planet.report.section import Note, Picture, Table, Video
-from tests.world_model.tiny import ACTION_SIZE, IMAGE_SHAPES, STATE_SHAPES, tiny_batch, tiny_config, tiny_model
+from bayes_planet.world_model import State
+from tests.world_model.tiny import (
+    ACTION_SIZE,
+    IMAGE_SHAPES,
+    STATE_SHAPES,
+    STATE_SIZE,
+    tiny_batch,
+    tiny_config,
+    tiny_model,
+)
 
 BELIEF = {"layers": ["prior_input", "prior_hidden"], "initial_stddev": 0.4}
 SETTINGS = Settings(
@@ -235,6 +246,70 @@ def test_frames_of_another_task_that_are_too_few_leave_it_out():
         "velocity probe": "the simulator tells no velocities",
     }
     assert sections(found)[3].title == "Unknown inputs"
+
+
+def test_that_there_are_no_frames_of_another_task_is_said_with_the_reason():
+    model = tiny_model(tiny_config(bayesian=BELIEF), IMAGE_SHAPES)
+    episodes = held_out(IMAGE_SHAPES, velocities=False, rows=5)
+    found = analyse_model(model, episodes, 0, SETTINGS, no_foreign="no OpenGL here")
+    assert set(found.numbers["novelty"]) == {"held out", "noise", "extreme actions"}
+    assert found.numbers["left_out"]["another task"] == "no OpenGL here"
+    notes = [part.text for part in sections(found)[3].parts if isinstance(part, Note)]
+    assert notes == ["Another task's frames left out: no OpenGL here."]
+    assert "another task" not in analyse_model(model, episodes, 0, SETTINGS).numbers["left_out"]  # nobody looked
+
+
+class Shift(tf.Module):
+    """A transition without a belief: the state is the observation, to whose first entries actions are added."""
+
+    def observe(self, embedded, actions, state=None, *, seed, weights=None):
+        return self._state(embedded), self._state(embedded)
+
+    def imagine(self, actions, state, *, seed, weights=None, shared_noise="no", unroll=None):
+        moved = tf.pad(tf.cumsum(actions, -2), [[0, 0]] * (len(actions.shape) - 1) + [[0, STATE_SIZE - ACTION_SIZE]])
+        return self._state(state.sample[..., None, :] + moved)
+
+    @staticmethod
+    def _state(x):
+        return State(x, tf.zeros_like(x), x, x[..., :0])
+
+
+class Memoryless(tf.Module):
+    """A world model of one's own with that transition."""
+
+    normaliser = None
+    observation_shapes = STATE_SHAPES
+
+    def __init__(self):
+        super().__init__()
+        self.rssm = Shift()
+
+    def prepare(self, observation, seed):
+        return {"state": tf.cast(observation["state"], tf.float32)}
+
+    def embed(self, prepared):
+        return prepared["state"]
+
+    def observe(self, batch, seed, weights=None):
+        return self.rssm.observe(self.embed(self.prepare(batch, seed)), batch["action"], seed=seed)
+
+    def reward(self, features):
+        return tf.reduce_sum(features, -1)
+
+    def decode(self, features, normalised=False):
+        return {"state": features}
+
+
+def test_a_model_without_a_belief_is_analysed_whole(tmp_path):
+    found = analyse_model(Memoryless(), held_out(STATE_SHAPES), 0, SETTINGS)
+    assert found.numbers["left_out"] == {} and found.arrays["probe/model/mlp"].shape == (19, 2)
+    assert list(found.numbers["probe"]["r2"]["model"]) == ["sample", "both", "control"]
+    assert any("mean R^2 from the latent state" in line for line in summary(found.numbers))
+    save(found, tmp_path)
+    section = sections(load(tmp_path))[-1]
+    (table,) = [part for part in section.parts if isinstance(part, Table)]
+    latents = ["model, sample", "model, both", "model, both, velocities of another episode"]
+    assert section.title == "Velocity probe" and [row[0] for row in table.rows] == latents
 
 
 def test_panels_show_what_they_say():

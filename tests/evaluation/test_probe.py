@@ -10,6 +10,7 @@ from bayes_planet.evaluation import probe as module
 from bayes_planet.evaluation.held_out import collect, windows
 from bayes_planet.evaluation.probe import fit_probe, latents, probe_velocities, r_squared
 from bayes_planet.training.policies import RandomPolicy
+from bayes_planet.world_model import State
 from tests.world_model.tiny import IMAGE_SHAPES, STATE_SHAPES, seed, silence, tiny_batch, tiny_config, tiny_model
 
 
@@ -122,6 +123,36 @@ def test_episodes_that_end_early_are_left_out():
     short = [{key: value[:7] for key, value in one.items()} for one in episodes[::4]]
     result = probe_velocities(model, short, [one[:7] for one in velocities[::4]], np.int32([0, 1]))
     assert result.episodes == (0, 1) and np.isfinite(result.control.r2).all()
+
+
+class Fixed(tf.Module):
+    """Its latent state is the first entries of the observation: so many are the sample, and so many the belief."""
+
+    observation_shapes = STATE_SHAPES
+
+    def __init__(self, sample: int, belief: int):
+        super().__init__()
+        self._sizes = sample, belief
+
+    def observe(self, batch, seed, weights=None):
+        sample, belief = (batch["state"][..., :size] for size in self._sizes)
+        state = State(sample, tf.ones_like(sample), sample, belief)
+        return state, state
+
+
+@pytest.mark.parametrize(("sample", "belief", "left"), [(3, 0, "sample"), (0, 3, "belief")])
+def test_a_part_of_size_0_is_left_out(sample, belief, left):
+    batch = tiny_batch(3, 30)
+    episodes = [{key: value[number] for key, value in batch.items()} for number in range(3)]
+    velocities = [one["state"][:, :2] * 2.0 for one in episodes]
+    result = probe_velocities(Fixed(sample, belief), episodes, velocities, np.int32([0, 1]))
+    assert list(result.probes) == [left, "both"]
+    expected = fit_probe([one["state"][5:] for one in episodes], [one[5:] for one in velocities], seed=0)
+    for part in (left, "both"):
+        np.testing.assert_allclose(result.probes[part]["linear"].r2, expected.r2, rtol=1e-6)
+        assert expected.r2.min() > 0.99
+    with pytest.raises(ValueError, match="belief and sample both have size 0. Accepted: a latent state of some size"):
+        probe_velocities(Fixed(0, 0), episodes, velocities, np.int32([0, 1]))
 
 
 def test_episodes_without_rows_count_for_nothing():

@@ -2,15 +2,19 @@
 
 import base64
 import html.parser
+import io
+import json
 import re
 import xml.etree.ElementTree
 
 import imageio.v2 as imageio
+import matplotlib
 import numpy as np
 import pytest
 
-from bayes_planet.report import report, style
+from bayes_planet.report import report, style, uncertainty_figures
 from bayes_planet.report.page import render
+from bayes_planet.report.probe_figures import probe_section
 from bayes_planet.report.run_videos import read_frames
 from bayes_planet.report.section import Details, Note, Picture, Section, Table, Video, picture
 from bayes_planet.report.video import save_video
@@ -191,3 +195,45 @@ def test_hostile_run_names_and_settings(tmp_path):
     assert all(a["src"].startswith("data:") for a in document.all("img"))
     text = "".join(document.text)
     assert "<script>alert(1)</script>" in text and "<img src=x onerror=alert(1)>\"'&" in text
+
+
+HOSTILE_LABELS = ["$x$", r"$\frac$", "kernel_$^$_", "_hidden", r"a\$b$", "$", "plain_name"]
+
+
+def test_labels_are_drawn_as_they_are_written():
+    with style.theme(), matplotlib.rc_context({"svg.fonttype": "none"}):
+        figure, axes = style.subplots()
+        for index, text in enumerate(HOSTILE_LABELS):
+            axes.plot([index], [index], label=style.literal(text))
+        axes.legend()
+        data = io.BytesIO()
+        figure.savefig(data, format="svg")
+    texts = [element.text.strip() for element in xml.etree.ElementTree.fromstring(data.getvalue()).iter() if element.text]
+    assert [text for text in texts if text in HOSTILE_LABELS] == HOSTILE_LABELS
+
+
+def test_names_that_look_like_mathematics_are_drawn(tmp_path):
+    """Of layers, settings (which name a method), tasks, runs and joints; matplotlib could not parse these."""
+    layers = dict(zip(("prior_hidden", "prior_input", "prior_mean", "prior_stddev"), HOSTILE_LABELS[1:5], strict=True))
+    folders = []
+    for number, factory in enumerate((r"m:$\frac$", r"m:$\sqrt$")):
+        task = (r"env.name='dm_control/$\left$'",) if number else ()
+        overrides = (f"model.factory='{factory}'", *task)
+        folders.append(make_run(tmp_path / f"${number}^$", seed=number, episodes=5, overrides=overrides))
+        text = (folders[-1] / "metrics.jsonl").read_text()
+        for old, new in layers.items():
+            text = text.replace(f'/{old}"', f"/{json.dumps(new)[1:]}")
+        (folders[-1] / "metrics.jsonl").write_text(text)
+    folders.append(make_run(tmp_path / "no$^$config", episodes=5))
+    (folders[-1] / "config.yaml").unlink()
+    page = report(folders, tmp_path / "page.html", detailed=1).path.read_text()
+    assert page.count(r"$\frac$") > 3 and "unknown method (no$^$config)" in page
+
+    histogram = {"edges": [0.1, 1.0, 10.0], "counts": [1, 2]}
+    weights = {f"{kind}/{layer}": histogram for kind in ("weight_stddev", "weight_snr") for layer in HOSTILE_LABELS}
+    drawn = uncertainty_figures._weights({"weights": weights, "median_snr": {}})
+    r2 = {"model": {"both": {"linear": [0.5] * len(HOSTILE_LABELS)}}}
+    joints = {"names": HOSTILE_LABELS, "units": ["$^$"] * len(HOSTILE_LABELS), "r2": r2, "skipped": 0}
+    traces = np.zeros([9, len(HOSTILE_LABELS)])
+    section = probe_section({"probe": joints}, {"probe/true": traces, "probe/model/linear": traces})
+    assert all(part.data for part in (drawn, *section.parts[:2]))

@@ -13,8 +13,10 @@ from bayes_planet.presets import load
 from bayes_planet.report import report
 from bayes_planet.report.compose import analysis_sections
 from bayes_planet.report.overview import nearest_presets
+from bayes_planet.report.run_figures import score
 from bayes_planet.report.run_videos import videos
 from bayes_planet.report.runs import RunError, read_runs
+from bayes_planet.report.section import Note, Picture, Table
 from tests.report.make import make_run, rows, write_rows
 
 
@@ -264,3 +266,26 @@ def test_rows_without_a_counter_are_left_out(tmp_path):
         write_rows(folder, found)
     page = report(folders, tmp_path / "page.html", load_analysis=lambda run: None, detailed=0).path.read_text()
     assert "recorded its environment steps (env_steps), so it has no curve" in page
+
+
+def test_a_run_without_environment_steps_has_no_nan_on_its_page(tmp_path):
+    """Its evaluations are in the table with a dash, and what is drawn over other counters is drawn."""
+    found = rows(episodes=10)
+    folders = [make_run(tmp_path / name, seed=seed, episodes=10) for seed, name in enumerate("ab")]
+    for row in found[:-1]:
+        row.pop("env_steps")
+    write_rows(folders[0], found)
+    found[-1].pop("env_steps")
+    write_rows(folders[1], found)
+    for folder, steps, first in zip(folders, (10_000, None), (Picture, Note), strict=True):
+        page = report([folder], tmp_path / "page.html", load_analysis=lambda run: None).path.read_text()
+        assert ">nan<" not in page and " nan" not in page
+        assert "No update has been logged" not in page and "No open-loop prediction was made" not in page
+        (run,) = read_runs([folder])
+        drawn, table = score(run)
+        assert isinstance(drawn, first) and isinstance(table, Table)
+        assert [row[:2] for row in table.rows] == [("5", None), ("10", steps and str(steps))]
+        assert table.rows[0][2] == pytest.approx(np.median(found[-1]["eval/returns"]) / 2, rel=0.1)
+    assert "environment steps (env_steps)" in drawn.text
+    numbers = report(folders, tmp_path / "page.html", detailed=0).numbers["runs"]
+    assert numbers["b"]["last"]["weight_kl/total"] == numbers["a"]["last"]["weight_kl/total"] == found[-2]["weight_kl/total"]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bayes_planet.config import ACTIVATIONS
 from bayes_planet.world_model.decoders import DenseHead, ImageDecoder
 from bayes_planet.world_model.encoders import ImageEncoder, VectorEncoder
 from tests.world_model.tiny import scramble_biases
@@ -79,3 +80,14 @@ def test_wrong_sizes_are_named():
         ImageEncoder(1)(tf.zeros([1, 32, 32, 3]))
     with pytest.raises(ValueError, match="vector_layers is 0"):
         VectorEncoder(layers=0)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_every_activation_that_may_be_set_is_one_of_keras(name):
+    head = DenseHead(1, 3, 2, name)
+    x = np.linspace(-2.0, 2.0, 10, dtype=np.float32).reshape(2, 5)
+    head(tf.constant(x))
+    hidden, last = (layer.get_weights() for layer in head._layers)
+    activation = tf.keras.activations.get(name)
+    expected = np.asarray(activation(tf.constant(x @ hidden[0] + hidden[1]))) @ last[0] + last[1]
+    np.testing.assert_allclose(head(tf.constant(x)), expected, rtol=1e-5, atol=1e-6)

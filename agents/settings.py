@@ -10,7 +10,7 @@ import gymnasium
 
 from bayes_planet import presets
 from bayes_planet.config import Config
-from bayes_planet.envs.tasks import canonical
+from bayes_planet.envs.tasks import canonical, registered
 from bayes_planet.training.world_models import factory_name, qualified_name
 from bayes_planet.world_model.interface import WorldModelFactory
 
@@ -102,7 +102,7 @@ def _usual_of_environment(env: Environment | None) -> list[str | Mapping[str, An
             if description.startswith("Task:") and _means(env, preset):
                 return [preset]
         # Names like cheetah_run are dm_control tasks as well, and those are repeated by default.
-        if ":" not in env and env not in gymnasium.registry:
+        if ":" not in env and registered(env) is None:
             return []
     return [{"env.action_repeat": 1}]
 

@@ -414,6 +414,8 @@ def test_configuration_from_arguments(tmp_path):
     }  # fmt: skip
     assert settings_of("Pendulum-v1", [])["env.action_repeat"] == 2  # of the task's preset
     assert settings_of("MountainCarContinuous-v0", [])["env.action_repeat"] == 1
+    assert settings_of("HalfCheetah", [])["env.action_repeat"] == 1  # the newest version
+    assert settings_of("cheetah_run", [])["env.action_repeat"] == settings_of("walker_run", [])["env.action_repeat"] == 4
     assert settings_of(CountingEnv, [])["env.name"] == "tests.envs.toy:CountingEnv"
     assert settings_of(CountingEnv, [], overrides=["env.action_repeat=3"])["env.action_repeat"] == 3
     assert settings_of(lambda: CountingEnv(3), [])["env.name"].startswith("tests.agents.test_api:")

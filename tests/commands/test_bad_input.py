@@ -183,3 +183,12 @@ def test_batch_longer_than_any_episode(capsys, tmp_path):
     assert len(files) == 2
     with np.load(files[0]) as episode:
         assert episode["reward"].shape == (41,)
+
+
+def test_figures_that_cannot_be_written_are_told_by_their_name(capsys, tmp_path):
+    directory = RunDirectory(tmp_path / "run")
+    directory.prepare(presets.load(["debug"]))
+    directory.unlock()
+    page, figures = tmp_path / "page.html", directory.config_file / "figures"
+    text = fails(capsys, "report", tmp_path / "run", "--out", page, "--figures", figures)
+    assert f"{page} or {figures} cannot be written" in text and page.exists()

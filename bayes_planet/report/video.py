@@ -3,7 +3,9 @@
 Frames are uint8 [T, height, width, 3], values 0 to 255, everywhere in this file.
 """
 
+import errno
 import io
+import os
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +49,26 @@ def save_video(path: Path | str, frames: np.ndarray, fps: float, scale: int = 1)
     with imageio.get_writer(path, fps=fps, **options) as writer:
         for frame in even:
             writer.append_data(frame)  # type: ignore[attr-defined]
+    if not _is_whole(path):  # imageio does not look at what ffmpeg says in the end
+        raise OSError(errno.EIO, "The video could not be written whole; is the disk full?", str(path))
     return path
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether an MP4 file has all its boxes to the last byte, and the one without which nobody can play it."""
+    kinds, end = [], 0
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        while end < size:
+            file.seek(end)
+            header = file.read(16)
+            length = int.from_bytes(header[:4], "big")
+            length = int.from_bytes(header[8:16], "big") if length == 1 else length
+            if length < 8:
+                return False
+            kinds.append(header[4:8])
+            end += length
+    return end == size and b"moov" in kinds
 
 
 def encode_gif(frames: np.ndarray, fps: float) -> bytes:

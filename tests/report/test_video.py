@@ -2,7 +2,7 @@ import imageio.v2 as imageio
 import numpy as np
 import pytest
 
-from bayes_planet.report.video import encode_gif, save_video, side_by_side, upscale
+from bayes_planet.report.video import _is_whole, encode_gif, save_video, side_by_side, upscale
 
 COLOURS = [(200, 30, 40), (20, 180, 60), (30, 50, 190), (120, 120, 120), (0, 0, 0), (255, 255, 255)]
 
@@ -89,3 +89,22 @@ def test_errors_name_what_is_accepted(tmp_path):
     with pytest.raises(ValueError, match="true is float32"):
         side_by_side(frames.astype(np.float32), frames.astype(np.float32))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_film_on_a_full_disk_is_an_error(tmp_path):
+    frames = np.zeros((3, 64, 64, 3), np.uint8)  # so few that ffmpeg finds out in the end
+    for suffix in (".mp4", ".gif"):
+        path = tmp_path / f"film{suffix}"
+        path.symlink_to("/dev/full")
+        with pytest.raises(OSError):
+            save_video(path, frames, fps=10)
+
+
+def test_no_beginning_of_a_film_is_taken_for_a_whole_one(tmp_path):
+    film = save_video(tmp_path / "film.mp4", np.zeros((3, 16, 16, 3), np.uint8), fps=10).read_bytes()
+    part = tmp_path / "part.mp4"
+    for length in range(len(film)):
+        part.write_bytes(film[:length])
+        assert not _is_whole(part), length
+    part.write_bytes(film)
+    assert _is_whole(part)

@@ -181,11 +181,12 @@ def _run(options: argparse.Namespace) -> int:
 
         return export(options)
     if options.command == "train":
+        from bayes_planet import presets
         from bayes_planet.commands.train import train
 
-        # Behind `--config a b` a key=value item would be taken for a preset, which never holds an equals sign.
-        stack = [item for item in options.config if "=" not in item]
-        overrides = [item for item in options.config if "=" in item] + options.overrides
+        # Behind `--config a b` a key=value item would be taken for a preset.
+        stack = [item for item in options.config if not presets.is_override(item)]
+        overrides = [item for item in options.config if presets.is_override(item)] + options.overrides
         return train(stack, overrides, options.logdir, options.device, options.strategy, options.change)
     if options.command == "report":
         from bayes_planet.commands.report import report

@@ -250,7 +250,7 @@ class EvaluationConfig:
     workers: int = setting(5, "evaluation episodes that are planned for together; twice as many environment processes play two such rounds at a time")
     context_steps: int = setting(5, "frames the open-loop prediction may see", "PlaNet, Sec. 5")
     prediction_steps: int = setting(45, "frames it then predicts without looking", "Bayesian Layers v1, Fig. 11")
-    videos: int = setting(3, "sequences in an open-loop video; 0: no video")
+    videos: int = setting(3, "sequences in an open-loop video; 0: neither a video nor open_loop/* and predictive/* metrics")
     keep_best: bool = setting(True, "save the agent of the best evaluation so far, by its mean return, in best_model/")
 
     def __post_init__(self) -> None:

@@ -65,6 +65,11 @@ def overridden(config: Config, overrides: Sequence[str]) -> Config:
     return load([flatten(config)], overrides)
 
 
+def is_override(item: str) -> bool:
+    """Whether an item of a command line is 'key=value', and not a preset or the path of a file."""
+    return re.match(r"\w+(\.\w+)*=", item) is not None
+
+
 def layers(presets: Sequence[str | Mapping[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
     """What a stack is made of, from left to right: a description (`preset 'laptop'`) and the settings of each layer.
 

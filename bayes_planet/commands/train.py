@@ -12,6 +12,7 @@ from bayes_planet import __version__, presets
 from bayes_planet.commands.errors import ENVIRONMENT_ERRORS, UserError, user_errors
 from bayes_planet.config import Config
 from bayes_planet.envs import Workers
+from bayes_planet.replay.store import EpisodeLayoutError
 from bayes_planet.training.cluster import ClusterError, Process, this_process
 from bayes_planet.training.console import divert_output
 from bayes_planet.training.interruption import EXIT_INTERRUPTED, Interruption
@@ -77,6 +78,7 @@ def _train(
     from bayes_planet.training.display import Display
     from bayes_planet.training.events import Events
     from bayes_planet.training.follower import Chief, Follower
+    from bayes_planet.training.metrics import MetricsFileError
     from bayes_planet.training.trainer import Interrupted, Trainer, TrainingDivergedError
     from bayes_planet.training.world_models import WorldModelError
 
@@ -92,7 +94,7 @@ def _train(
         parts = build(config, environments.observation_space, environments.action_space, distribution)
     display = Display(console, config.train.episodes)
     kind = Trainer if process.count == 1 else Chief if process.chief else Follower
-    with _disk_errors(directory):
+    with _disk_errors(directory), user_errors(EpisodeLayoutError, MetricsFileError):
         trainer = kind.from_parts(
             config,
             directory,

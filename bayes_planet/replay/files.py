@@ -48,6 +48,7 @@ def write_together(files: Mapping[Path, bytes]) -> None:
         OSError: as `write_atomically`; none of the files was written.
     """
     temporary = {path: path.with_name(f".{path.name}{TEMPORARY_SUFFIX}") for path in files}
+    new = [path for path in files if not path.exists()]
     try:
         for path, data in files.items():
             with open(temporary[path], "wb") as file:
@@ -57,7 +58,7 @@ def write_together(files: Mapping[Path, bytes]) -> None:
         for path in files:
             os.replace(temporary[path], path)
     except BaseException:
-        for leftover in temporary.values():
+        for leftover in (*temporary.values(), *new):  # those in front of a rename that failed, too
             with contextlib.suppress(OSError):
                 leftover.unlink(missing_ok=True)
         raise

@@ -20,6 +20,10 @@ CORRUPT_SUFFIX = ".corrupt"
 _ARCHIVE_END_BYTES = 22, 2**16 + 22  # of a zip file: its last record, as we write it and with the longest comment
 
 
+class EpisodeLayoutError(ValueError):
+    """An episode has other arrays or shapes than those beside it."""
+
+
 class EpisodeStore:
     """Episodes in a folder, as `bayes_planet.replay.episode` describes them.
 
@@ -107,6 +111,12 @@ class EpisodeStore:
         with self._lock:
             return sum(self._rows.values())
 
+    def after(self, index: int) -> tuple[int, int]:
+        """(episodes, rows) of the episodes with higher indices."""
+        with self._lock:
+            later = [rows for other, rows in self._rows.items() if other > index]
+        return len(later), sum(later)
+
     @property
     def longest(self) -> int:
         """Rows of the longest episode; 0 without episodes."""
@@ -153,7 +163,7 @@ class EpisodeStore:
         Raises:
             ValueError, OSError: as `add`; the store is as it was.
         """
-        with self._lock:
+        with self._lock, self._keeping_layout():
             rows = {index: self._check_new(episode, index) for index, episode in episodes.items()}
             new = {int(index): episode for index, episode in episodes.items()}
             if not self._swept:  # by the writer alone: to a reader, a temporary file may be one being written
@@ -169,6 +179,16 @@ class EpisodeStore:
                     array.flags.writeable = False
                 self._keep(index, copy)
         return list(paths.values())
+
+    @contextlib.contextmanager
+    def _keeping_layout(self) -> Iterator[None]:
+        """What was not stored says nothing about the shapes of what will be."""
+        layout = self._layout
+        try:
+            yield
+        except BaseException:
+            self._layout = layout
+            raise
 
     def _check_new(self, episode: Mapping[str, np.ndarray], index: int) -> int:
         """The rows of an episode that can be added."""
@@ -192,7 +212,7 @@ class EpisodeStore:
             KeyError: no episode has this index.
             CorruptEpisodeError: the file cannot be used. It has been moved aside; the store goes on without it.
             OSError: the file could not be read. It is left as it is.
-            ValueError: the file is sound, but its shapes are not those of the other episodes.
+            EpisodeLayoutError: the file is sound, but its shapes are not those of the other episodes.
         """
         with self._lock:
             if index in self._decoded:
@@ -234,7 +254,7 @@ class EpisodeStore:
         if self._layout is None:
             self._layout = layout
         if layout != self._layout:
-            raise ValueError(
+            raise EpisodeLayoutError(
                 f"{what} has rows of {_describe(layout)}, but the others in {self.directory} have "
                 f"{_describe(self._layout)}. "
                 "A folder holds episodes of one task: use another folder, or move the odd file away."

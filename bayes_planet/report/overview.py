@@ -222,15 +222,21 @@ def _soundness(run: Run) -> list[tuple]:
             else "Gradients that are not finite: lower train.learning_rate or look at the rewards."
         )
         rows.append(("Skipped updates", f"{share:.2%}", reading))
-    faults, corrupt = run.last("env/worker_faults"), run.last("replay/corrupt_files")
+    faults, corrupt = (_over_all_starts(run.values(key)) for key in ("env/worker_faults", "replay/corrupt_files"))
     if faults or corrupt:
-        rows.append(("Faults", f"{faults or 0:.0f} workers, {corrupt or 0:.0f} files", "See logs/ in the run."))
+        rows.append(("Faults", f"{faults:.0f} workers, {corrupt:.0f} files", "See logs/ in the run."))
     speed = run.values("speed/updates_per_second")
     if len(speed):
         plans = run.values("speed/milliseconds_per_plan")
         also = f" A plan takes {np.median(plans):.0f} ms." if len(plans) else ""
         rows.append(("Speed", f"{np.median(speed):.2f} updates/s", f"Median over the run.{also}"))
     return rows
+
+
+def _over_all_starts(counts: np.ndarray) -> float:
+    """What was counted in all, from counts [n] that begin anew where the run was started again."""
+    ends = np.append(counts[1:] < counts[:-1], True)[: len(counts)]
+    return float(counts[ends].sum())
 
 
 def _recorded_versions(run: Run) -> dict[str, str]:

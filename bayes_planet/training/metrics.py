@@ -44,12 +44,16 @@ def read_metrics(path: Path | str) -> list[Row]:
         except ValueError as error:
             if number == len(lines):  # no newline follows: the writer did not come to the end
                 break
-            raise ValueError(
+            raise MetricsFileError(
                 f"Line {number} of {path} is not a JSON object ({error}). Accepted: one object a line. "
                 "Delete the line to go on without it."
             ) from error
         rows.append(row)
     return rows
+
+
+class MetricsFileError(ValueError):
+    """A file of metrics is damaged in its middle."""
 
 
 class MetricsWriter:

@@ -59,7 +59,7 @@ def restored(
     if found is not None and parts.learner.average is not None and not optimizer:
         parts.learner.average.restart()
     if found is None and required:
-        raise RunDirectoryError(f"{directory.path} has no checkpoint yet. Train it until its first episode is done.")
+        raise RunDirectoryError(f"{directory.path} has no checkpoint yet. The first comes with the first updates.")
     return parts
 
 

@@ -248,11 +248,13 @@ class RunDirectory:
         self._lock = open(self.path / ".lock", "w")  # noqa: SIM115
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             self.unlock()
             raise RunDirectoryError(
                 f"Another process is training in {self.path}. Wait for it, stop it, or choose another --logdir."
             ) from None
+        except OSError:  # a file system without locks: that no two train there is the user's care
+            pass
 
     def unlock(self) -> None:
         """Gives the folder free."""

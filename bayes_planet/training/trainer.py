@@ -3,7 +3,7 @@
 import contextlib
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Self
 
 import gymnasium
@@ -170,7 +170,8 @@ class Trainer:
         for index in self.replay.indices:
             if index not in logged:
                 with contextlib.suppress(CorruptEpisodeError):  # moved aside; it will be collected anew
-                    self._write(self._episode_values(index, self.replay.load(index), {}))
+                    episode, later = self.replay.load(index), self.replay.after(index)
+                    self._tell(self._events.row, self._record(self._episode_values(index, episode, {}, later), later))
         self.directory.record_start(self.replay.episodes)
         return saved is not None
 
@@ -216,10 +217,11 @@ class Trainer:
         """Writes a checkpoint. Where that fails, `events.note` is told and the older ones stay."""
         self._saved_at = time.monotonic()
         try:
+            self.metrics.flush()  # or a power cut takes rows that the checkpoint says were written
             counters = {"evaluated_at": self._evaluated_at, "snapshot_at": self._snapshot_at}
             self.checkpoints.save({**counters, "updates": self.counters.updates})
             self._saved = True
-        except CheckpointError as error:
+        except (CheckpointError, OSError) as error:
             self._saved = False
             self._events.note(f"The checkpoint could not be saved, the older ones are untouched: {error}")
 
@@ -237,7 +239,8 @@ class Trainer:
         self.replay.add_round(dict(zip(collected.indices, collected.episodes, strict=True)))
         rows = []
         for place, (index, episode) in enumerate(zip(collected.indices, collected.episodes, strict=True), 1):
-            later = collected.episodes[place:]
+            behind = collected.episodes[place:]
+            later = len(behind), sum(len(each["reward"]) for each in behind)
             rows.append(self._record(self._episode_values(index, episode, collected.speed, later), later))
         # Not before all of the round are stored: whoever watches may take minutes, or raise.
         for episode, row in zip(collected.episodes, rows, strict=True):
@@ -269,7 +272,7 @@ class Trainer:
         return before_step
 
     def _episode_values(
-        self, index: int, episode: Episode, extra: dict[str, float], later: Sequence[Episode] = ()
+        self, index: int, episode: Episode, extra: dict[str, float], later: tuple[int, int]
     ) -> dict[str, Any]:
         train = self.config.train
         random = index < train.seed_episodes
@@ -279,19 +282,18 @@ class Trainer:
             "train/episode_steps": len(episode["reward"]) - 1,
             "train/random_actions": int(random),
             **({} if random else {"train/exploration_noise": noise_of_episode(train, index)}),
-            "replay/episodes": self.replay.episodes - len(later),
-            "replay/rows": self.replay.rows - sum(len(each["reward"]) for each in later),
+            "replay/episodes": self.replay.episodes - later[0],
+            "replay/rows": self.replay.rows - later[1],
             "replay/corrupt_files": self.replay.corrupt,
             "env/worker_faults": self._collector.worker_faults,
             "env/dropped_episodes": self._collector.dropped_episodes,
             **extra,
         }
 
-    def _record(self, values: dict[str, Any], later: Sequence[Episode] = ()) -> dict:
-        """Writes a row, as of before the episodes in `later` came."""
-        counters = self.counters
-        env_steps = self.env_steps - sum(len(each["reward"]) - 1 for each in later) * self.config.env.action_repeat
-        episodes = counters.episodes - len(later)
+    def _record(self, values: dict[str, Any], later: tuple[int, int] = (0, 0)) -> dict:
+        """Writes a row, as of before the last so many (episodes, rows) came."""
+        counters, env_steps = self.counters, self.env_steps - (later[1] - later[0]) * self.config.env.action_repeat
+        episodes = counters.episodes - later[0]
         return self.metrics.write(values, updates=counters.updates, env_steps=env_steps, episodes=episodes)
 
     def _write(self, values: dict[str, Any]) -> dict:

@@ -20,6 +20,36 @@ def fails(capsys, *arguments: object) -> str:
     return captured.err
 
 
+def test_a_folder_with_an_equals_sign_holds_presets_too(capsys, tmp_path):
+    path = tmp_path / "lr=0.1" / "mine.yaml"
+    path.parent.mkdir()
+    path.write_text("train: {batch_size: 7}\n")
+    assert cli.main(["configs", str(path), "seed=5"]) == 0
+    printed = capsys.readouterr().out
+    assert "batch_size: 7" in printed and "seed: 5" in printed
+    text = fails(capsys, "train", "--logdir", tmp_path / "run", "--config", "debug", str(path), "planner.elites=99")
+    assert "planner.elites is 99" in text
+
+
+@pytest.mark.parametrize("damaged", ["metrics", "episode"])
+def test_damaged_files_of_a_run_are_told(capsys, tmp_path, damaged):
+    overrides = ["env.name=Pendulum-v1", "env.observations=state", "env.action_repeat=2"]
+    directory = RunDirectory(tmp_path / "run")
+    directory.prepare(presets.load(["debug"], overrides))
+    directory.unlock()
+    store = EpisodeStore(directory.episodes, 0)
+    store.add(make_episode(0, 5), 0)
+    said = "odd file away"
+    if damaged == "metrics":
+        (directory.path / "metrics.jsonl").write_text('{"updates": 0}\nnonsense\n{"updates": 0}\n')
+        said = "Line 2 of"
+    else:
+        wide = make_episode(1, 5) | {"action": np.zeros((5, 3), np.float32)}
+        EpisodeStore(tmp_path / "other", 0).add(wide, 1).rename(directory.episodes / store.path(0).name.replace("00-", "01-"))
+    text = fails(capsys, "train", "--config", "debug", "--logdir", directory.path, *overrides)
+    assert said in text
+
+
 def test_unknown_preset_names_the_nearest(capsys, tmp_path):
     text = fails(capsys, "train", "--config", "cheeta_run", "--logdir", tmp_path / "run")
     assert "'cheeta_run'" in text and "cheetah_run" in text

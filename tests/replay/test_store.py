@@ -17,6 +17,7 @@ from scipy import stats
 
 from bayes_planet.replay import CorruptEpisodeError, EpisodeStore
 from bayes_planet.replay import store as store_module
+from bayes_planet.replay.store import EpisodeLayoutError
 from tests.replay.make import assert_same, make_episode
 
 ROOT = Path(__file__).parents[2]
@@ -424,6 +425,35 @@ def test_a_round_is_written_whole_or_not_at_all(tmp_path):
     store = EpisodeStore(tmp_path, 0)
     assert_same(store.load(0), make_episode(0, 10))
     assert_same(store.load(1), make_episode(1, 20))
+
+
+def test_a_round_of_which_a_name_cannot_be_given_leaves_nothing(tmp_path, monkeypatch):
+    store, replace, given = EpisodeStore(tmp_path, 0), os.replace, []
+
+    def second_fails(source, target):
+        if given:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        given.append(target)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", second_fails)
+    with pytest.raises(OSError, match="No space"):
+        store.add_round({0: make_episode(0, 5), 1: make_episode(1, 5)})
+    assert given and store.episodes == 0 and list(tmp_path.iterdir()) == []
+    monkeypatch.undo()
+    store.add(make_episode(0, 7), 0)
+    assert EpisodeStore(tmp_path, 0).rows == 7
+
+
+def test_what_was_not_stored_fixes_no_shapes(tmp_path):
+    store = EpisodeStore(tmp_path, 0)
+    wide = make_episode(1, 5) | {"action": np.zeros((5, 3), np.float32)}
+    with pytest.raises(EpisodeLayoutError, match="episode 1"):
+        store.add_round({0: make_episode(0, 5), 1: wide})
+    store.add(wide, 0)
+    with pytest.raises(EpisodeLayoutError, match="episode 1"):
+        store.add(make_episode(1, 5), 1)
+    assert store.indices == [0] and store.after(0) == (0, 0) and store.after(-1) == (1, 5)
 
 
 KEEP_ADDING_ROUNDS = """

@@ -243,6 +243,19 @@ def test_figures_as_files_are_those_on_the_page(study, tmp_path):
             assert ElementTree.fromstring(path.read_bytes()).tag.endswith("svg")
 
 
+def test_faults_of_all_starts_are_counted(tmp_path):
+    """Each process counts from 0: 2, then 3 and 1, then none."""
+    run = make_run(tmp_path / "run")
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    counts = iter([0, 1, 2, 0, 3, 3, 1, 0])
+    for row in lines:
+        if "train/return" in row and (count := next(counts, None)) is not None:
+            row |= {"env/worker_faults": count, "replay/corrupt_files": 0}
+    write_rows(run, lines)
+    report([run], tmp_path / "page.html")
+    assert "6 workers, 0 files" in (tmp_path / "page.html").read_text()
+
+
 def test_rows_without_a_counter_are_left_out(tmp_path):
     """Such rows, and histograms that end at infinity, cost the page their points and nothing else."""
     found = rows(episodes=10)

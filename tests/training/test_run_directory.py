@@ -1,6 +1,8 @@
 """A run's folder: made, resumed, refused."""
 
 import dataclasses
+import errno
+import fcntl
 import json
 import os
 import shlex
@@ -338,6 +340,17 @@ def test_two_processes_cannot_train_in_one_folder(run):
     again = RunDirectory(run.path)
     again.prepare(Config(seed=3))
     again.unlock()
+
+
+def test_a_file_system_without_locks_is_trained_on(tmp_path, monkeypatch):
+    def no_locks(file, how):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    run = RunDirectory(tmp_path / "run")
+    run.prepare(Config(seed=3))
+    assert run.read_config() == Config(seed=3)
+    run.unlock()
 
 
 def test_a_file_in_the_way_and_an_empty_folder_are_named(tmp_path):

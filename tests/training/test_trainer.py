@@ -2,6 +2,8 @@
 
 import contextlib
 import dataclasses
+import errno
+import json
 import os
 import shutil
 import signal
@@ -103,6 +105,43 @@ def test_broken_newest_checkpoint_costs_only_the_work_since_the_one_before(finis
         trainer.run()
         for value, other in zip(weights(trainer), expected, strict=True):
             np.testing.assert_array_equal(value, other)
+
+
+def test_rows_that_were_lost_are_written_again_as_they_were(finished, tmp_path):
+    """As after a power cut, or from an older checkpoint: each episode with the counters of its own time."""
+    copy = tmp_path / "run"
+    shutil.copytree(finished[0], copy)
+    lines = (copy / "metrics.jsonl").read_text().splitlines(keepends=True)
+    kept = [line for line in lines if "train/episode" not in json.loads(line)]
+    (copy / "metrics.jsonl").write_text("".join(kept))
+    with trainer_in(copy, config_of("evaluation.workers=1")):
+        pass
+    names = ("train/episode", "train/return", "episodes", "env_steps", "replay/episodes", "replay/rows")
+    before, after = (
+        [[row[name] for name in names] for row in read_metrics(folder / "metrics.jsonl") if "train/episode" in row]
+        for folder in (finished[0], copy)
+    )
+    assert len(before) > 3 and after == before
+
+
+def test_rows_are_on_disk_before_a_checkpoint_says_that_they_were_written(finished, tmp_path, monkeypatch):
+    copy = tmp_path / "run"
+    shutil.copytree(finished[0], copy)
+    events, notes_told = [], []
+    with trainer_in(copy, config_of("evaluation.workers=1"), events=notes(notes_told)) as trainer:
+        for owner, name in ((trainer.metrics, "flush"), (trainer.checkpoints, "save")):
+            work = getattr(owner, name)
+            monkeypatch.setattr(owner, name, lambda *given, name=name, work=work: (events.append(name), work(*given)))
+        trainer.save()
+        assert events == ["flush", "save"]
+
+        def full() -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(trainer.metrics, "flush", full)
+        trainer.save()
+        assert events == ["flush", "save"] and "could not be saved" in notes_told[-1]
+        monkeypatch.undo()
 
 
 def test_corrupt_episode_is_set_aside_and_collected_anew(finished, tmp_path):

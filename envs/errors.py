@@ -29,3 +29,7 @@ class WorkerError(RuntimeError):
         super().__init__(message)
         self.index = index
         self.alive = alive
+
+
+ENVIRONMENT_ERRORS = (NoGLError, NonFiniteError, UnknownTaskError, UnsupportedSpaceError, WorkerError)
+"""What is raised where the environment, and not the program, is to blame."""

@@ -10,9 +10,10 @@ from typing import Any
 
 from rich.console import Console
 
-from bayes_planet.commands.errors import ENVIRONMENT_ERRORS, UserError, user_errors
+from bayes_planet.commands.errors import UserError, user_errors
 from bayes_planet.commands.inputs import check_folder, check_seed, read_config
 from bayes_planet.config import Config
+from bayes_planet.envs.errors import ENVIRONMENT_ERRORS
 from bayes_planet.evaluation.analysis import FOLDER, Analysis, save
 from bayes_planet.evaluation.held_out import check_episodes, check_reference
 from bayes_planet.training.console import divert_output

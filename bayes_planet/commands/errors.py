@@ -3,10 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 
-from bayes_planet.envs import NoGLError, NonFiniteError, UnknownTaskError, UnsupportedSpaceError, WorkerError
-
 EXIT_BAD_INPUT = 2
-ENVIRONMENT_ERRORS = (NoGLError, NonFiniteError, UnknownTaskError, UnsupportedSpaceError, WorkerError)
 
 
 class UserError(Exception):

@@ -12,10 +12,11 @@ import numpy as np
 from rich.console import Console
 
 from bayes_planet import presets
-from bayes_planet.commands.errors import ENVIRONMENT_ERRORS, UserError, user_errors
+from bayes_planet.commands.errors import UserError, user_errors
 from bayes_planet.commands.inputs import check_output, check_seed, read_config
 from bayes_planet.config import Config
 from bayes_planet.envs import Workers
+from bayes_planet.envs.errors import ENVIRONMENT_ERRORS
 from bayes_planet.evaluation.score import Score, environments_for
 from bayes_planet.presets import ConfigError
 from bayes_planet.training.console import divert_output

@@ -9,10 +9,11 @@ from typing import Any
 
 import gymnasium
 
-from bayes_planet.commands.errors import ENVIRONMENT_ERRORS, UserError, user_errors
+from bayes_planet.commands.errors import UserError, user_errors
 from bayes_planet.commands.inputs import check_output, read_config
 from bayes_planet.config import Config
 from bayes_planet.envs import Workers
+from bayes_planet.envs.errors import ENVIRONMENT_ERRORS
 from bayes_planet.training.console import divert_output
 from bayes_planet.training.run_directory import RunDirectory
 from bayes_planet.training.starts import versions

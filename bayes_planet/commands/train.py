@@ -9,9 +9,10 @@ from pathlib import Path
 from rich.console import Console
 
 from bayes_planet import __version__, presets
-from bayes_planet.commands.errors import ENVIRONMENT_ERRORS, UserError, user_errors
+from bayes_planet.commands.errors import UserError, user_errors
 from bayes_planet.config import Config
 from bayes_planet.envs import Workers
+from bayes_planet.envs.errors import ENVIRONMENT_ERRORS
 from bayes_planet.replay.store import EpisodeLayoutError
 from bayes_planet.training.cluster import ClusterError, Process, this_process
 from bayes_planet.training.console import divert_output

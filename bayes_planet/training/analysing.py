@@ -8,7 +8,7 @@ import gymnasium
 
 from bayes_planet.config import Config
 from bayes_planet.envs import Workers
-from bayes_planet.envs.errors import NoGLError, NonFiniteError, UnknownTaskError, UnsupportedSpaceError, WorkerError
+from bayes_planet.envs.errors import ENVIRONMENT_ERRORS, UnsupportedSpaceError
 from bayes_planet.evaluation.analysis import Analysis
 from bayes_planet.evaluation.held_out import HeldOut, check_rows, collect
 from bayes_planet.evaluation.model_analysis import Settings, analyse_model
@@ -21,7 +21,6 @@ from bayes_planet.training.seeds import Stream, environment_seed
 
 FOREIGN_TASKS = ("dm_control/walker-walk", "dm_control/cheetah-run")
 FOREIGN_EPISODES = 2
-_NOT_RUN = (NoGLError, NonFiniteError, UnknownTaskError, UnsupportedSpaceError, WorkerError, ImportError)
 _COUNT = 2**31 + 1  # keeps these seeds apart from those of training and of `final_score`
 
 
@@ -119,5 +118,5 @@ def _foreign(config: Config, seed: int, log_file: Path | None) -> tuple[Sequence
         with Workers(env, FOREIGN_EPISODES, log_file) as environments:
             policy = RandomPolicy(environments.action_space.shape[0], seed, _COUNT)
             return tuple(rollout(environments, policy, [seed, seed + 1])), ""
-    except _NOT_RUN as error:
+    except (*ENVIRONMENT_ERRORS, ImportError) as error:
         return (), f"{name} does not run here: {str(error).partition(chr(10))[0].rstrip('.')}"

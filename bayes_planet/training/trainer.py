@@ -171,7 +171,7 @@ class Trainer:
             if index not in logged:
                 with contextlib.suppress(CorruptEpisodeError):  # moved aside; it will be collected anew
                     episode, later = self.replay.load(index), self.replay.after(index)
-                    self._tell(self._events.row, self._record(self._episode_values(index, episode, {}, later), later))
+                    self._write(self._episode_values(index, episode, {}, later), later)
         self.directory.record_start(self.replay.episodes)
         return saved is not None
 
@@ -296,8 +296,8 @@ class Trainer:
         episodes = counters.episodes - later[0]
         return self.metrics.write(values, updates=counters.updates, env_steps=env_steps, episodes=episodes)
 
-    def _write(self, values: dict[str, Any]) -> dict:
-        row = self._record(values)
+    def _write(self, values: dict[str, Any], later: tuple[int, int] = (0, 0)) -> dict:
+        row = self._record(values, later)
         self._tell(self._events.row, row)
         return row
 

@@ -185,6 +185,7 @@ class PlannerConfig:
         require(self.candidates_decay >= 1, "planner.candidates_decay", self.candidates_decay, "1 or more")
         require(self.noise_exponent >= 0, "planner.noise_exponent", self.noise_exponent, "0 or more")
         require(0 <= self.elites_kept < 1, "planner.elites_kept", self.elites_kept, "0 to below 1")
+        require(self.elites_kept == 0 or round(self.elites_kept * self.elites) >= 1, "planner.elites_kept", self.elites_kept, f"0, or a share of planner.elites, {self.elites}, that is one or more of them")
         require(round(self.elites_kept * self.elites) < self.candidates, "planner.elites_kept", self.elites_kept, f"a share of planner.elites, {self.elites}, that is less than planner.candidates, {self.candidates}")
         require(self.value_scale >= 0, "planner.value_scale", self.value_scale, "0 or more")
         require_choice("planner.weights", self.weights, ("mean", "sample", "spread", "average"))

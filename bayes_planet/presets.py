@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -98,11 +99,18 @@ def _nested(settings: Mapping[str, Any], source: str, prefix: str = "", later_wi
         *groups, last = str(key).split(".")
         if isinstance(value, Mapping):
             value = _nested(value, source, f"{prefix}{key}.", later_wins)
-        inner: Any = {last: list(value) if isinstance(value, tuple) else value}
+        inner: Any = {last: _plain(value)}
         for group in reversed(groups):
             inner = {group: inner}
         nested = _joined(nested, inner, source, prefix, later_wins)
     return nested
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of NumPy, arrays and tuples as YAML would have them."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 
 def _joined(one: dict[str, Any], other: dict[str, Any], source: str, prefix: str, later_wins: bool) -> dict[str, Any]:

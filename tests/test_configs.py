@@ -7,6 +7,7 @@ from pathlib import Path
 
 import hypothesis
 import hypothesis.strategies as st
+import numpy as np
 import pytest
 
 from bayes_planet import config, presets
@@ -198,6 +199,7 @@ def test_a_wrong_override_names_itself_and_what_is_accepted(item, said):
         ("train.learning_rate=nan", ["train.learning_rate is nan"]),
         ("model.activation=rellu", ["model.activation is 'rellu'", "gelu", "Did you mean 'relu'"]),
         ("planner.candidates=4 planner.elites=4 planner.elites_kept=0.9", ["planner.elites_kept is 0.9", "less than"]),
+        ("planner.elites=4 planner.elites_kept=0.1", ["planner.elites_kept is 0.1", "one or more of them"]),
         ("env.observations=state model.vector_layers=0", ["model.vector_layers is 0", "1 or more layers"]),
         ("env.observations=both model.vector_layers=0", ["model.vector_layers is 0", "1 or more layers"]),
         ("train.clip_norm=1e400", ["train.clip_norm is inf", "a finite number"]),
@@ -379,6 +381,13 @@ def test_dotted_and_nested_settings_of_one_group_are_joined(turn):
     settings = [("model.bayesian.kl_anneal_updates", 7), ("model", {"bayesian": {"kl_scale": 0.1}})]
     bayesian = presets.load([dict(settings[::turn])]).model.bayesian
     assert (bayesian.kl_anneal_updates, bayesian.kl_scale) == (7, 0.1)
+
+
+def test_settings_may_be_numbers_and_arrays_of_numpy():
+    settings = {"seed": np.int64(7), "train": {"learning_rate": np.float32(0.5)}, "model.value": np.bool_(True)}
+    found = presets.load([settings | {"model.bayesian.layers": np.array(["gru", "prior_mean"])}])
+    assert (found.seed, found.train.learning_rate, found.model.value) == (7, 0.5, True)
+    assert found.model.bayesian.layers == ["gru", "prior_mean"]
 
 
 def test_dotted_keys_in_a_file_are_those_of_the_command_line(tmp_path):

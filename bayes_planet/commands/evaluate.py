@@ -78,6 +78,7 @@ def _checked(options: argparse.Namespace) -> Config:
 
 def _scored(options: argparse.Namespace, config: Config, environments: Workers) -> "tuple[Parts, Score]":
     """The agent and its episodes, behind what must be known for the videos."""
+    from bayes_planet.evaluation.held_out import check_rows
     from bayes_planet.training.devices import prepare_devices
     from bayes_planet.training.restoring import RESTORE_ERRORS, restored
     from bayes_planet.training.scoring import final_score
@@ -89,7 +90,7 @@ def _scored(options: argparse.Namespace, config: Config, environments: Workers) 
     if options.open_loop is not None:
         with user_errors(ValueError):
             require_predictive(parts.world_model, "--open-loop")
-        _require_rows(environments.episode_steps + 1, config)
+            check_rows(environments.episode_steps + 1, config.evaluation.context_steps)
     with user_errors(*ENVIRONMENT_ERRORS):
         if options.video is not None and config.env.observations == "state":
             environments.reset([options.seed], [0])  # as every episode is reset, so no episode is another for it
@@ -107,6 +108,7 @@ def _add_videos(
     score: Score,
 ) -> None:
     """Writes what was asked for, and adds it to the result."""
+    from bayes_planet.evaluation.held_out import check_rows
     from bayes_planet.evaluation.live import open_loop_monitor
     from bayes_planet.training.scoring import FINAL, film
     from bayes_planet.training.seeds import Stream, seed_words
@@ -130,18 +132,10 @@ def _add_videos(
             max(evaluation.videos, 1),
             key,
         )
-        _require_rows(live.rows, config)
+        with user_errors(ValueError):
+            check_rows(live.rows, evaluation.context_steps)
         result["open_loop"] = _saved("--open-loop", options.open_loop, live.videos["open_loop"], fps=15, scale=2)
         result.update(live.values)
-
-
-def _require_rows(rows: int, config: Config) -> None:
-    context = config.evaluation.context_steps
-    if rows <= context:
-        raise UserError(
-            f"The episodes have {rows} rows, of which the model sees {context}: there is nothing left to predict for "
-            "--open-loop. Train with more env.episode_env_steps, or fewer evaluation.context_steps."
-        )
 
 
 def _saved(option: str, path: Path, frames: np.ndarray, fps: float, scale: int) -> str:

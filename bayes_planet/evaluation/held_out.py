@@ -86,8 +86,8 @@ def check_rows(rows: int, context_steps: int) -> None:
     """Raises ValueError unless the longest episode, of so many rows, has some behind the context to predict."""
     if rows <= context_steps:
         raise ValueError(
-            f"The longest held-out episode has {rows} rows, the context takes {context_steps} of them. "
-            "Accepted: longer episodes, or fewer context_steps."
+            f"The longest episode has {rows} rows, the context takes {context_steps} of them: there is nothing left to "
+            "predict. Accepted: longer episodes (env.episode_env_steps), or fewer context_steps."
         )
 
 

@@ -55,7 +55,7 @@ def _probe_bars(found: Mapping[str, Any], names: list[str], runs: list[str], kin
         ax.legend(ncols=len(series), loc="lower center", bbox_to_anchor=(0.5, 1.0))
     return picture(
         figure,
-        "R² of each velocity, from belief and sample together; bars below -0.5 are cut.",
+        "R² of each velocity, from the whole latent state; bars below -0.5 are cut.",
         "R² of velocities by joint: "
         + ", ".join(
             f"{name} {value:.2f}" for name, value in zip(names, found["r2"]["model"]["both"][kinds[-1]], strict=True)

@@ -7,6 +7,7 @@ of the settings that most runs have.
 """
 
 import collections
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -77,22 +78,27 @@ def table(runs: Sequence[Run]) -> str:
     def changes(group: Group) -> str:
         return label(group.runs[0], common)
 
-    def score(group: Group) -> Estimate:
-        return estimate([group.returns()])
+    def score(group: Group) -> Estimate | None:
+        return estimate([group.returns()]) if group.returns() else None
 
-    groups.sort(key=lambda group: (changes(group) != "nothing", -score(group).value))
+    def order(group: Group) -> tuple[bool, float]:
+        found = score(group)
+        return changes(group) != "nothing", math.inf if found is None else -found.value
+
+    groups.sort(key=order)
     reference = groups[0]
     lines = [heading(COLUMNS)]
     for group in groups:
         kl = [value for run in group.runs if (value := run.last("weight_kl/total")) is not None]
         stddev = [value for run in group.runs if (value := weight_stddev(run)) is not None]
-        against = "" if group is reference else shown(difference(group.returns(), reference.returns()), sign="+")
+        found, comparable = score(group), group is not reference and group.returns() and reference.returns()
+        planned = [returns for run in group.runs if len(returns := planned_returns(run))]
         cells = [
             changes(group),
-            str(len(group.runs)),
-            shown(score(group)),
-            against,
-            shown(estimate([[planned_returns(run) for run in group.runs]])),
+            str(len(group.returns())) + (f" of {len(group.runs)}" if len(group.returns()) < len(group.runs) else ""),
+            "none yet" if found is None else shown(found),
+            shown(difference(group.returns(), reference.returns()), sign="+") if comparable else "",
+            shown(estimate([planned])) if planned else "none yet",
             f"{np.mean(kl) / 1000:.0f}k" if kl else "",
             f"{np.mean(stddev):.3f}" if stddev else "",
             f"{np.mean([run.counter('time') for run in group.runs]) / 60:.1f}",

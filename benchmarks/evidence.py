@@ -68,8 +68,9 @@ def keep(run: Path, out: Path, command: str | None = None, machine: str | None =
       command, machine: None: what the run has noted, each different one on a line.
 
     Raises:
-      ValueError: the run has noted nothing.
+      ValueError: the folder is no run, or it has noted nothing.
     """
+    read_runs([run])
     starts = read_starts(run)
     if not starts and (command is None or machine is None):
         raise ValueError(f"{run} has no {STARTS} (an earlier version made it). Give --command and --machine.")
@@ -82,8 +83,9 @@ def keep(run: Path, out: Path, command: str | None = None, machine: str | None =
     rows = thinned(read_metrics(run / "metrics.jsonl"))
     out.mkdir(parents=True, exist_ok=True)
     (out / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    for name in ("config.yaml", "versions.json", *([STARTS] if starts else [])):
-        shutil.copy(run / name, out / name)
+    for name in ("config.yaml", "versions.json", STARTS):
+        if (run / name).exists():  # the earliest runs have the first one alone
+            shutil.copy(run / name, out / name)
     (out / "run.json").write_text(json.dumps(made, indent=1) + "\n")
 
 

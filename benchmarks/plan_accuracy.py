@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bayes_planet import envs
-from bayes_planet.planning import cross_entropy_method
+from bayes_planet.planning import Actor, ActorState, cross_entropy_method
 from bayes_planet.planning.colored_noise import noise_matrix
 from bayes_planet.training.devices import prepare_devices
 from bayes_planet.training.restoring import restored
@@ -110,6 +110,13 @@ def summary(comparisons: Sequence[Comparison]) -> dict[str, float]:
     return result
 
 
+def acted_on(actor: Actor, state: ActorState, seed: np.ndarray) -> np.ndarray:
+    """The plan [T, A] whose first action the agent has just taken, in one environment; seed: the decision's, int32 [2]."""
+    if state.plan:
+        return state.plan.mean[0].numpy()
+    return actor.planner.search(state.latent, tf.random.experimental.stateless_fold_in(seed, 1)).mean[0].numpy()
+
+
 def measure(run: Path, steps: int, every: int, plans: int, seed: int) -> dict[str, Any]:
     """Runs the agent of a run beside the simulator."""
     config = RunDirectory(run).read_config()
@@ -127,8 +134,7 @@ def measure(run: Path, steps: int, every: int, plans: int, seed: int) -> dict[st
         tensors = {key: tf.constant(value[None]) for key, value in observation.items()}
         action, state = parts.actor(tensors, state, tf.constant([step == 0]), tf.constant(words))
         if step % every == every // 2:
-            plan = parts.actor.planner.search(state.latent, tf.constant(words)).mean[0].numpy()
-            comparisons.append(judge.compare(state.latent, plan, words))
+            comparisons.append(judge.compare(state.latent, acted_on(parts.actor, state, words), words))
         observation, reward, terminated, truncated, _ = environment.step(action.numpy()[0])
         total += float(reward)
         if terminated or truncated:

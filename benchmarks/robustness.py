@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from bayes_planet.envs import Workers
-from bayes_planet.report.statistics import difference, estimate
+from bayes_planet.report.statistics import difference, estimate, pooled
 from bayes_planet.training.devices import prepare_devices
 from bayes_planet.training.restoring import restored
 from bayes_planet.training.run_directory import RunDirectory
@@ -64,7 +64,7 @@ def table(found: Sequence[dict[str, Any]]) -> str:
     if not all(runs.values()):
         missing = [method for method in METHODS if not runs[method]]
         raise ValueError(f"There is no run of {' or '.join(missing)}. Give runs of both methods.")
-    plain = [np.mean([run["as trained in"] for run in runs[method]]) for method in METHODS]
+    plain = [pooled([run["as trained in"] for run in runs[method]]).mean() for method in METHODS]
     lines = [heading(COLUMNS)]
     for name in PHYSICS | VIEW:
         if name not in runs[METHODS[0]][0]:
@@ -76,9 +76,8 @@ def table(found: Sequence[dict[str, Any]]) -> str:
             shown(estimate([deterministic])),
             shown(difference(belief, deterministic)),
         ]
-        cells += [
-            f"{100 * np.mean(seeds) / own:.0f}%" for seeds, own in zip((belief, deterministic), plain, strict=True)
-        ]
+        pairs = zip((belief, deterministic), plain, strict=True)
+        cells += [f"{100 * pooled(seeds).mean() / own:.0f}%" for seeds, own in pairs]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
@@ -89,6 +88,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--runs", nargs="+", type=Path, default=[], metavar="RUN")
     parser.add_argument("--episodes", type=int, default=10, help="in each simulator")
     options = parser.parse_args(arguments)
+    names = [run.name for run in options.runs]
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        parser.error(f"Several runs are called {', '.join(repeated)}, as their files would be. Rename the folders.")
     if options.runs:
         prepare_devices()
     options.folder.mkdir(parents=True, exist_ok=True)

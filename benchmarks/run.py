@@ -58,7 +58,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace, command: str, console: Console) -> list[dict]:
-    """Measures what the options say and writes NAME.json for each, then README.md over all of the folder."""
+    """Measures what the options say and writes NAME.json for each, then README.md over all of the folder.
+
+    Sizes that are in a file and were not measured now stay there, with the circumstances that they were measured in.
+    """
     python = find_torch(options.torch_python)
     options.out.mkdir(parents=True, exist_ok=True)
     done = []
@@ -78,12 +81,11 @@ def run(options: argparse.Namespace, command: str, console: Console) -> list[dic
         for name in dict.fromkeys(options.only):
             console.print(f"{name} ...", highlight=False)
             setup = Setup(options.sizes, options.rounds, folder, circumstances["rates"], torch)
-            sections = BENCHMARKS[name](setup)
+            measured = [{**section, "made": circumstances} for section in BENCHMARKS[name](setup)]
             about = (BENCHMARKS[name].__doc__ or "").strip()
             file = options.out / f"{name}.json"
-            sections = _other_sizes(file, circumstances, options.sizes) + sections
-            result = {"name": name, "about": about, **circumstances, "sections": sections}
-            result["targets"] = judge(name, sections)
+            sections = _other_sizes(file, measured) + measured
+            result = {"name": name, "about": about, "sections": sections, "targets": judge(name, sections)}
             file.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
             tables.show(console, result)
             done.append(result)
@@ -91,15 +93,13 @@ def run(options: argparse.Namespace, command: str, console: Console) -> list[dic
     return done
 
 
-def _other_sizes(file: Path, circumstances: dict, sizes: Sequence[str]) -> list[dict]:
-    """The sections of sizes that are not measured now, if they are of the same machine and versions."""
+def _other_sizes(file: Path, measured: Sequence[dict]) -> list[dict]:
+    """The sections that are there and were not measured now; each says itself when and where it was made."""
     if not file.exists():
         return []
     old = json.loads(file.read_text(encoding="utf-8"))
-    same = {key: value for key, value in circumstances["machine"].items() if key != "load_at_start"}
-    if not same.items() <= old["machine"].items() or old["versions"] != circumstances["versions"]:
-        return []
-    return [section for section in old["sections"] if section["size"] not in ("", *sizes)]
+    sizes = {section["size"] for section in measured}
+    return [section for section in old["sections"] if section["size"] not in sizes]
 
 
 def read_results(folder: Path) -> list[dict]:

@@ -5,7 +5,8 @@
 
 A search is overrides of the agent's own planner, as `bayes-planet evaluate --planner` takes them; "" is its own, with
 which the others are compared. All play the same noise-free episodes, those of `evaluate --seed SEED`; nothing is
-learnt. Writes NAME/returns.json (a search that is there already is not played again) and NAME/README.md.
+learnt. Writes NAME/returns.json (a search that is there already is not played again) and NAME/README.md. An agent that
+has learnt since is another one, and needs another folder.
 """
 
 import argparse
@@ -32,15 +33,22 @@ OWN = ""
 COLUMNS = ("search", "episodes", "mean (95%)", "median", "mean, more than its own search's (95%)")
 
 
-def returns(agent: Path, search: str, episodes: int, seed: int) -> list[float]:
-    """What the agent earns with overrides of its planner, such as 'horizon=20 candidates=128'."""
+def returns(agent: Path, search: str, episodes: int, seed: int, updates: int | None = None) -> tuple[list[float], int]:
+    """What the agent earns with overrides of its planner, such as 'horizon=20 candidates=128', and its updates.
+
+    Raises:
+      ValueError: it has another number of updates than those given, so it has learnt since.
+    """
     config = RunDirectory(agent).read_config()
     config = presets.overridden(config, [f"planner.{item}" for item in search.split()])
     workers = config.evaluation.workers
     count = environments_for(episodes, workers)
     with tempfile.TemporaryDirectory() as logs, Workers(config.env, count, Path(logs) / "workers.log") as environments:
         parts = restored(RunDirectory(agent), environments, config)
-        return list(final_score(parts.actor, seed, environments, episodes, workers).returns)
+        made = int(parts.learner.updates.numpy())
+        if updates not in (None, made):
+            raise ValueError(f"{agent} has {made} updates, and {updates} when it was played. Give another folder.")
+        return list(final_score(parts.actor, seed, environments, episodes, workers).returns), made
 
 
 def table(found: Mapping[str, Sequence[float]]) -> str:
@@ -79,11 +87,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if {key: known[key] for key in asked} != asked:
             there = {key: known[key] for key in asked}
             parser.error(f"{file} is about {there}, not {asked}. Give the same, or another folder.")
+        if OWN not in known["returns"] and OWN not in options.search:
+            parser.error('The agent\'s own search is what others are compared with. Give it too: --search "".')
         prepare_devices()
         options.folder.mkdir(parents=True, exist_ok=True)
     for search in options.search:
         if search not in known["returns"]:
-            known["returns"][search] = returns(options.agent, search, options.episodes, options.seed)
+            try:
+                found = returns(options.agent, search, options.episodes, options.seed, known.get("updates"))
+            except ValueError as error:
+                parser.error(str(error))
+            known["returns"][search], known["updates"] = found
             known["machine"] = describe_machine()
             file.write_text(json.dumps(known, indent=1) + "\n")
     text = with_table(options.folder, COLUMNS, table(known["returns"]))

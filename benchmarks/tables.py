@@ -72,13 +72,14 @@ def markdown(results: Iterable[dict[str, Any]]) -> str:
     ]
     last = ""
     for result in results:
-        circumstances = _circumstances(result)
-        said = "Measured as above." if circumstances == last else circumstances
-        lines += ["", f"## {result['name']}", "", result["about"], "", said]
-        last = circumstances
+        lines += ["", f"## {result['name']}", "", result["about"]]
         for section in result["sections"]:
+            circumstances = _circumstances(section["made"])
+            said = "Measured as above." if circumstances == last else circumstances
+            last = circumstances
             columns, cells = table(section)
-            lines += ["", f"### {section['title']}", "", _row(columns), _row(["---"] * len(columns)), *map(_row, cells)]
+            lines += ["", f"### {section['title']}", "", said, ""]
+            lines += [_row(columns), _row(["---"] * len(columns)), *map(_row, cells)]
         if result["targets"]:
             lines += ["", *(f"- {verdict(target)}" for target in result["targets"])]
     return "\n".join(lines) + "\n"
@@ -91,12 +92,12 @@ def write_page(folder: Path, results: Iterable[dict[str, Any]]) -> Path:
     return path
 
 
-def _circumstances(result: dict[str, Any]) -> str:
-    machine, rates = result["machine"], result["rates"]
-    versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
+def _circumstances(made: dict[str, Any]) -> str:
+    machine, rates = made["machine"], made["rates"]
+    versions = ", ".join(f"{name} {version}" for name, version in made["versions"].items())
     gpus = ", ".join(machine["gpus"]) or "no GPU"
     return (
-        f"{result['date']}, `{result['command']}`. {machine['cpu']}, {machine['cores']} cores, "
+        f"{made['date']}, `{made['command']}`. {machine['cpu']}, {machine['cores']} cores, "
         f"{' '.join(machine['flags']) or 'no vector flags known'}, {machine['memory_gb']} GB, {gpus}; load "
         f"{machine['load_at_start'][0]:.1f} at the start. Matrix products {rates['float32'] / 1e9:.0f} GFLOP/s in "
         f"float32 and {rates['bfloat16'] / 1e9:.0f} in bfloat16, copies {rates['copy'] / 1e9:.1f} GB/s. {versions}."

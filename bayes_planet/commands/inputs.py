@@ -2,12 +2,12 @@
 
 import errno
 import os
-import tempfile
 from pathlib import Path
 
 from bayes_planet.commands.errors import UserError, user_errors
 from bayes_planet.config import Config
 from bayes_planet.presets import ConfigError
+from bayes_planet.replay.files import require_writable
 from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError
 
 
@@ -40,7 +40,7 @@ def check_output(option: str, path: Path, folder: bool = False) -> None:
         if folder or not path.exists():
             above = Path(os.path.realpath(path)).parent  # of a link, where what it leads to lies
             above.mkdir(parents=True, exist_ok=True)
-            _write_into(above)
+            require_writable(above)
         elif not os.access(path, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
     except OSError as error:
@@ -52,17 +52,8 @@ def check_output(option: str, path: Path, folder: bool = False) -> None:
 def check_folder(what: str, folder: Path) -> None:
     """Raises UserError where nothing can be written into a folder; one that is not there is to lie in its parent."""
     try:
-        _write_into(folder if folder.exists() else folder.parent)
+        require_writable(folder if folder.exists() else folder.parent)
     except OSError as error:
         raise UserError(
             f"{what}, which cannot be written: {error}. Make it a folder that can be written to."
         ) from error
-
-
-def _write_into(folder: Path) -> None:
-    """Raises OSError where no file can be made in a folder; leaves nothing there."""
-    try:
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:  # which names a file that nobody has asked for
-        raise OSError(error.errno, error.strerror, str(folder)) from error

@@ -19,8 +19,7 @@ def report(options: argparse.Namespace) -> int:
         try:
             written = write_report(options.runs, out, options.group, analysis.load, options.detailed, options.figures)
         except OSError as error:
-            names = out if options.figures is None else f"{out} or {options.figures}"
-            raise UserError(f"{names} cannot be written: {error}. Choose another --out or --figures.") from error
+            raise UserError(f"The report could not be finished: {error}.") from error
     if options.json:
         numbers = {"report": str(written.path), "bytes": written.size, **written.numbers}
         print(json.dumps(numbers, allow_nan=False))

@@ -5,6 +5,7 @@ import fcntl
 import os
 import re
 import shutil
+import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -21,6 +22,15 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def require_writable(folder: Path) -> None:
+    """Raises OSError, with the name of the folder, where no file can be made in it; leaves nothing there."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:  # which names a file that nobody has asked for
+        raise OSError(error.errno, error.strerror, str(folder)) from error
 
 
 def write_atomically(path: Path, data: bytes) -> None:

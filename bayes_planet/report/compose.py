@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import bayes_planet
-from bayes_planet.replay.files import write_atomically
+from bayes_planet.replay.files import require_writable, write_atomically
 from bayes_planet.report import belief_figures, group_figures, run_figures
 from bayes_planet.report.figure_files import save_figures
 from bayes_planet.report.groups import Group, group_runs
@@ -52,6 +52,9 @@ def compose(
         raise RunError(f"--out is {out}, a folder. Accepted: a file, such as {out / 'report.html'}.")
     runs = read_runs(paths)
     groups = group_runs(runs, group_by)
+    _make_folder("--out", out, out.parent)
+    if figures is not None:
+        _make_folder("--figures", figures, figures)
     # A run's own curve may be compared with nothing: it is the page of one run that shows it best.
     if len(runs) == 1:
         title = f"Run {runs[0].name}"
@@ -64,11 +67,19 @@ def compose(
         sections = group_sections(groups, load_analysis, detailed)
     made = datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes")
     page = render(title, subtitle, sections, f"Written by bayes-planet {bayes_planet.__version__} at {made}.")
-    out.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(out, page)
     missing = {run.name: list(run.missing) for run in runs}
     files = () if figures is None else tuple(save_figures(sections, figures))
     return Report(out, os.path.getsize(out), numbers(groups), missing, files)
+
+
+def _make_folder(option: str, path: Path, folder: Path) -> None:
+    """The folder that an option's file or figures go to; RunError, before the work, where nothing can be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        require_writable(folder)
+    except OSError as error:
+        raise RunError(f"{option} is {path}, which cannot be written: {error}. Choose another place.") from error
 
 
 def run_sections(run: Run, load_analysis: Callable[[Path], Any] | None) -> list[Section]:

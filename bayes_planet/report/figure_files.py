@@ -21,7 +21,7 @@ def save_figures(sections: Sequence[Section], folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
     numbers: dict[str, int] = {}
-    for name, picture in _pictures(sections, ""):
+    for name, picture in _named(sections):
         numbers[name] = numbers.get(name, 0) + 1
         path = folder / f"{name}-{numbers[name]}.{_ENDINGS[picture.media_type]}"
         write_atomically(path, picture.data)
@@ -29,14 +29,29 @@ def save_figures(sections: Sequence[Section], folder: Path) -> list[Path]:
     return written
 
 
-def _pictures(parts: Sequence[Part], name: str) -> Iterator[tuple[str, Picture]]:
+def _named(sections: Sequence[Section]) -> Iterator[tuple[str, Picture]]:
+    """Each picture with the name of its section. No two sections of a page have the same one."""
+    taken: dict[str, int] = {}
+    for section in sections:
+        name = _slug(section.title)
+        taken[name] = taken.get(name, 0) + 1
+        if taken[name] > 1:  # runs whose names differ in a capital or a dash
+            name = f"{name}-{taken[name]}"
+        # A run's sections have the same titles as another one's.
+        prefix = f"{name}-" if section.title.startswith("Run ") else ""
+        yield from _pictures(section.parts, name, prefix)
+
+
+def _pictures(parts: Sequence[Part], name: str, prefix: str) -> Iterator[tuple[str, Picture]]:
     for part in parts:
         if isinstance(part, Picture):
             yield name, part
         elif isinstance(part, Details):
-            yield from _pictures(part.parts, name)
+            yield from _pictures(part.parts, name, prefix)
         elif isinstance(part, Section):
-            title = re.sub(r"[^a-z0-9]+", "-", part.title.lower()).strip("-")
-            # A run's sections have the same titles as another one's.
-            inside = f"{name}-{title}" if name.startswith("run-") else title
-            yield from _pictures(part.parts, inside)
+            yield from _pictures(part.parts, prefix + _slug(part.title), prefix)
+
+
+def _slug(title: str) -> str:
+    """Letters of any script and digits, in lower case, with dashes between."""
+    return re.sub(r"[\W_]+", "-", title.lower()).strip("-")

@@ -15,28 +15,28 @@ from bayes_planet.report.statistics import Estimate, percentiles
 
 def score_curves(groups: Sequence[Group]) -> list[Part]:
     """Figure 11 for the groups of one task: median and 5 to 95 percentiles; and interquartile means with intervals."""
-    drawn = [(index, group, _curve(group)) for index, group in enumerate(groups)]
-    parts: list[Part] = [_without_evaluation(group) for _, group, places in drawn if not places]
-    drawn = [each for each in drawn if each[2]]
+    curves = [(group, _curve(group)) for group in groups]
+    parts: list[Part] = [_without_evaluation(group) for group, places in curves if not places]
+    drawn = [each for each in curves if each[1]]
     if not drawn:
         return parts
     with style.theme():
-        spread, spread_axes = style.subplots(height=3.7)
-        middle, middle_axes = style.subplots(height=3.7)
-        for index, group, places in drawn:
+        spread, spread_axes = style.subplots(height=3.4)
+        middle, middle_axes = style.subplots(height=3.4)
+        for group, places in drawn:
             positions = list(places)
             bands = [percentiles(group.returns(position)) for position in positions]
             low, median, high = (
                 np.array([getattr(each, name) for each in bands]) for name in ("low", "median", "high")
             )
-            _draw(spread_axes, places, median, low, high, index, group)
+            _draw(spread_axes, places, median, low, high, group)
             estimates = [statistics.estimate([group.returns(position)]) for position in positions]
             values = np.array([each.value for each in estimates])
             low, high = (
                 np.array([each.value if getattr(each, name) is None else getattr(each, name) for each in estimates])
                 for name in ("low", "high")
             )
-            _draw(middle_axes, places, values, low, high, index, group)
+            _draw(middle_axes, places, values, low, high, group)
         for axes, title in (
             (spread_axes, "median, 5 to 95 percentiles"),
             (middle_axes, "interquartile mean, 95% interval"),
@@ -47,9 +47,9 @@ def score_curves(groups: Sequence[Group]) -> list[Part]:
                 axes.set_ylim(bottom=0)
             label_counts(axes, "environment steps")
             episode_axis(axes, [run for group in groups for run in group.runs])
-            axes.legend(loc="upper left", bbox_to_anchor=(0, -0.2))
-    last = "; ".join(f"{g.method}: {percentiles(g.returns()).median:.4g}" for _, g, _ in drawn)
-    fewer = " Dashed: not every seed came this far." if any(_uneven(group) for _, group, _ in drawn) else ""
+            style.legend_below(axes)
+    last = "; ".join(f"{g.method}: {percentiles(g.returns()).median:.4g}" for g, _ in drawn)
+    fewer = " Dashed: not every seed came this far." if any(_uneven(group) for group, _ in drawn) else ""
     parts.append(
         picture(
             spread,
@@ -64,7 +64,7 @@ def score_curves(groups: Sequence[Group]) -> list[Part]:
             "Mean of the middle half of the episodes; the shade says how sure this mean is (bootstrap over seeds; "
             f"over episodes where a method has one seed, which says nothing about other seeds).{fewer}",
             "Interquartile means of the last evaluation: "
-            + "; ".join(f"{g.method}: {statistics.estimate([g.returns()]).value:.4g}" for _, g, _ in drawn)
+            + "; ".join(f"{g.method}: {statistics.estimate([g.returns()]).value:.4g}" for g, _ in drawn)
             + ".",
         )
     )
@@ -209,7 +209,7 @@ def over_tasks(groups: Sequence[Group]) -> list[Part]:
 
 
 def overlays(groups: Sequence[Group]) -> list[Part]:
-    """What each run's learner did, one line a run, coloured by method."""
+    """What each run's learner did, one line a run, coloured by method, with another line style for another task."""
     kinds = (
         ("weight_kl/total", "weight KL", "nats", False),
         ("state_kl", "state KL", "nats a step", False),
@@ -217,24 +217,26 @@ def overlays(groups: Sequence[Group]) -> list[Part]:
         ("open_loop/image_error", "open-loop image error", "black to white is 1", True),
     )
     parts: list[Part] = []
+    tasks = list(dict.fromkeys(group.task for group in groups))
     for key, title, unit, points in kinds:
         counter = "env_steps" if points else "updates"
-        runs = [(i, g, run) for i, g in enumerate(groups) for run in g.runs if len(run.series(key, counter)[0])]
+        runs = [(group, run) for group in groups for run in group.runs if len(run.series(key, counter)[0])]
         if not runs:
             continue
-        named: set[int] = set()
+        named: set[str] = set()
         with style.theme():
-            figure, axes = style.subplots(height=3.3)
-            for index, group, run in runs:
+            figure, axes = style.subplots(height=3.1)
+            for group, run in runs:
                 x, y = run.series(key, counter)
-                where = f", {group.task.rpartition('/')[2]}" if len({each.task for each in groups}) > 1 else ""
-                label = None if index in named else style.literal(group.method + where)
-                named.add(index)
-                curve(axes, x, y, style.colour(index), label, linewidth=1.2, **_line(index))
+                name = group.method + (f", {group.task.rpartition('/')[2]}" if len(tasks) > 1 else "")
+                label = None if name in named else style.literal(name)
+                named.add(name)
+                line = _line(group.number, tasks.index(group.task))
+                curve(axes, x, y, style.colour(group.number), label, linewidth=1.2, **line)
             axes.set_title(f"{title}  [{unit}]")
             label_counts(axes, "environment steps" if points else "updates")
-            axes.legend()
-        ends = "; ".join(f"{run.name}: {run.last(key):.4g}" for _, _, run in runs[:8])
+            style.legend_below(axes)
+        ends = "; ".join(f"{run.name}: {run.last(key):.4g}" for _, run in runs[:8])
         parts.append(picture(figure, f"{title[0].upper()}{title[1:]} of every run.", f"Last values: {ends}."))
     return parts
 
@@ -254,15 +256,15 @@ def _curve(group: Group) -> dict[int, float]:
     return {position: at for position, at in steps.items() if at is not None}
 
 
-def _draw(axes: Any, places: dict[int, float], middle: Any, low: Any, high: Any, index: int, group: Group) -> None:
+def _draw(axes: Any, places: dict[int, float], middle: Any, low: Any, high: Any, group: Group) -> None:
     """Curve and band; dashed where some of the evaluated runs have stopped."""
     count = len(group.returns())
     label = style.literal(f"{group.method} ({count} seed{'s' if count != 1 else ''})")
     x = list(places.values())
     whole = [position for position in places if len(group.returns(position)) == count]
     split = max(len(whole), 1)
-    colour = style.colour(index)
-    axes.plot(x[:split], middle[:split], color=colour, label=label, marker="o", markersize=3.5, **_line(index))
+    colour = style.colour(group.number)
+    axes.plot(x[:split], middle[:split], color=colour, label=label, marker="o", markersize=3.5, **_line(group.number))
     axes.plot(x[split - 1 :], middle[split - 1 :], color=colour, linestyle=(0, (2, 2)))
     if len(x) > 1:
         style.band(axes, x, low, high, colour)
@@ -270,9 +272,9 @@ def _draw(axes: Any, places: dict[int, float], middle: Any, low: Any, high: Any,
         axes.plot([x[0], x[0]], [low[0], high[0]], color=colour, linewidth=5, alpha=0.3)
 
 
-def _line(index: int) -> dict:
-    """Another dash pattern once the colours are used up."""
-    return {"linestyle": ("-", "--", "-.", ":")[index // len(style.COLOURS) % 4]}
+def _line(number: int, task: int = 0) -> dict:
+    """Another dash pattern once the colours are used up, and for each further task."""
+    return {"linestyle": ("-", "--", "-.", ":")[(number // len(style.COLOURS) + task) % 4]}
 
 
 def _uneven(group: Group) -> bool:

@@ -43,12 +43,14 @@ class Group:
       method: such as planet, bayes_planet, or 'bayes_planet, model.bayesian.kl_scale=0.1'; no two methods share one.
       runs: by seed.
       key: what makes the method, the same on every task: the values of the settings that were grouped by.
+      number: of the method among those of a page; it has one colour in all figures.
     """
 
     task: str
     method: str
     runs: tuple[Run, ...]
     key: tuple[str, ...]
+    number: int = 0
 
     @property
     def positions(self) -> list[int]:
@@ -105,8 +107,13 @@ def group_runs(runs: Sequence[Run], keys: Sequence[str] = ()) -> list[Group]:
         methods.setdefault(values, run)
     examples = list(methods.values())
     labels = dict(zip(methods, _unique(_labels(examples, chosen, bool(keys)), examples), strict=True))
+    numbers = {values: number for number, values in enumerate(methods)}
+
+    def by_seed(members: Sequence[Run]) -> tuple[Run, ...]:
+        return tuple(sorted(members, key=lambda run: (run.seed is None, run.seed or 0)))
+
     return [
-        Group(task, labels[values], tuple(sorted(members, key=lambda run: (run.seed is None, run.seed or 0))), values)
+        Group(task, labels[values], by_seed(members), values, numbers[values])
         for (task, values), members in found.items()
     ]
 

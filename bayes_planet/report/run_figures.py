@@ -14,6 +14,11 @@ from bayes_planet.report.runs import Evaluation, Run
 from bayes_planet.report.section import Note, Part, Table, picture
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+_FURTHER_LOSSES = {
+    "reward_overshooting": "reward, predicted ahead",
+    "value": "value, as a constant reward",
+    "continuation": "whether the episode goes on",
+}
 
 
 def score(run: Run) -> list[Part]:
@@ -119,6 +124,7 @@ def losses(run: Run) -> list[Part]:
             "squared error. Dotted: what the dequantisation noise of the images costs at best.",
             f"Image loss went {change(run, 'loss/image')}, reward loss {change(run, 'loss/reward')}.",
         ),
+        *_further_losses(run),
         stack(
             kl,
             "What the latent state (above) and the weights (below) cost. A state KL far below the free nats: the "
@@ -223,6 +229,22 @@ def speeds(run: Run) -> list[Part]:
         stack(panels[:half], caption, alt or "Episodes over time.", unit),
         *([stack(panels[half:], "", alt or "Speeds over time.", unit)] if panels[half:] else []),
     ]
+
+
+def _further_losses(run: Run) -> list[Part]:
+    """The terms that not every configuration has."""
+    recorded = [name for name in _FURTHER_LOSSES if run.last(f"loss/{name}") is not None]
+    if not recorded:
+        return []
+    panels = [
+        (f"{_FURTHER_LOSSES[name]}  [nats a step]", functools.partial(plot, run=run, key=f"loss/{name}", index=index))
+        for index, name in enumerate(recorded, 2)
+    ]
+    caption = (
+        "What else is learnt: negative log-likelihoods before their factors in the loss. Those of rewards and values "
+        f"cannot be below {HALF_LOG_2PI:.3f}, the constant of a unit normal."
+    )
+    return [stack(panels, caption, " ".join(f"loss/{name} went {change(run, f'loss/{name}')}." for name in recorded))]
 
 
 def _evaluation_table(evaluations: Sequence[Evaluation]) -> list[Part]:

@@ -1,6 +1,7 @@
 """Reads the folder of a run, whatever state it is in, and remembers what could not be read."""
 
 import dataclasses
+import functools
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -98,7 +99,7 @@ class Run:
         names = {key.removeprefix(prefix) for row in self.rows for key in row if key.startswith(prefix)}
         return sorted(names - {"total", "scale"})
 
-    @property
+    @functools.cached_property
     def evaluations(self) -> list[Evaluation]:
         """Every evaluation, oldest first; of two after the same episode the newer one."""
         found: dict[int, Evaluation] = {}
@@ -164,9 +165,18 @@ def _check_is_run(path: Path) -> None:
 def _read_rows(path: Path, missing: list[str]) -> list[Row]:
     """As `training.metrics.read_metrics`, but no line is fatal: a page with a gap is better than none."""
     if not path.is_file():
-        missing.append("There is no metrics.jsonl yet: the run has not finished its first episode.")
+        saved = (path.parent / "model.json").is_file()
+        missing.append(
+            "There is no metrics.jsonl: this is a saved model, not the run that made it. Give the run for its curves."
+            if saved
+            else "There is no metrics.jsonl yet: the run has not finished its first episode."
+        )
         return []
-    lines = path.read_bytes().split(b"\n")
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        missing.append(f"metrics.jsonl cannot be read: {error}.")
+        return []
     rows: list[Row] = []
     broken: list[int] = []
     for number, line in enumerate(lines, start=1):
@@ -210,7 +220,14 @@ def _read_config(path: Path, missing: list[str]) -> tuple[dict[str, Any], Config
         missing.append(f"config.yaml cannot be read: {reason}")
         return {}, None
     missing.append(f"config.yaml is not of this version and is shown as it is: {reason}")
-    return presets.flatten(Config()) | _flatten(plain), None
+    defaults = presets.flatten(Config())
+    return defaults | {key: value for key, value in _flatten(plain).items() if _alike(value, defaults.get(key))}, None
+
+
+def _alike(value: Any, default: Any) -> bool:
+    """Whether a setting is of the type that its readers expect."""
+    number = isinstance(value, int | float) and isinstance(default, int | float)
+    return default is None or number or isinstance(value, type(default))
 
 
 def _look_for_gaps(run: Run, missing: list[str]) -> None:
@@ -252,5 +269,8 @@ def _flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def is_number(value: Any) -> TypeGuard[float]:
-    """Whether a value of a row is a finite number."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    """Whether a value of a row is a finite number, one that float64 holds."""
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # JSON has whole numbers of any size
+        return False

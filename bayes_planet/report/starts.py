@@ -16,7 +16,11 @@ def read_starts(run: Path) -> list[dict[str, Any]]:
         return []
     entries = found if isinstance(found, list) else []
     wanted = {"started", "episodes", "command", "machine"}
-    return [entry for entry in entries if isinstance(entry, dict) and wanted <= set(entry)]
+    return [
+        entry
+        for entry in entries
+        if isinstance(entry, dict) and wanted <= set(entry) and isinstance(entry["machine"], dict)
+    ]
 
 
 def machine_text(machine: Mapping[str, Any]) -> str:

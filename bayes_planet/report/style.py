@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +21,11 @@ MAP = "cividis"
 CSS_PIXELS_PER_INCH = 96
 HALF, WIDE = 4.7, 9.6
 """Figure widths, inches. A half one fits a phone with its text legible; a wide one scrolls there."""
+
+LEGEND_CHARACTERS = 48
+"""How long a line of a legend may be in a half figure."""
+LEGEND_LINE, LEGEND_GAP = 0.178, 0.025
+"""Inches that a line of a legend takes, and what lies between two entries."""
 
 # Stand-ins, taken by no palette, that `follow_page` turns into colours of the reader's light or dark page.
 INK, FAINT = "#010203", "#a1a2a3"
@@ -96,6 +102,16 @@ def literal(text: str) -> str:
     """
     escaped = text.replace("$", r"\$")
     return f" {escaped}" if escaped.startswith("_") else escaped
+
+
+def legend_below(axes: Any) -> None:
+    """Names the curves of a half figure below it, one under the other; long names are wrapped, and the figure grows."""
+    handles, labels = axes.get_legend_handles_labels()
+    names = ["\n".join(textwrap.wrap(label, LEGEND_CHARACTERS)) for label in labels]
+    figure = axes.figure
+    lines = sum(name.count("\n") + 1 for name in names)
+    figure.set_figheight(figure.get_figheight() + LEGEND_LINE * lines + LEGEND_GAP * len(names))
+    figure.legend(handles, names, loc="outside lower left")
 
 
 def band(axes: Any, x: Any, low: Any, high: Any, colour: str, label: str | None = None) -> None:

@@ -54,6 +54,16 @@ def test_rows_are_named_by_what_they_change_and_hold_its_effect(folder):
     ]  # fmt: skip
 
 
+def test_runs_without_an_evaluation_yet_are_no_error_and_no_seeds(folder):
+    for name in ("planet0", "planet1", "plain1"):
+        lines = (folder / name / "metrics.jsonl").read_text().splitlines(keepends=True)
+        (folder / name / "metrics.jsonl").write_text("".join(line for line in lines if "eval/" not in line))
+    (folder / "planet1" / "metrics.jsonl").write_text(lines[0])  # the random episode alone
+    rows = {row[0]: row for row in cells(page(folder))}
+    assert rows["nothing"][1:3] == ["2 of 3", "100 (100 to 100)"]
+    assert rows["deterministic weights (planet)"][1:5] == ["0 of 2", "none yet", "", "82 (81 to 83, one seed)"]
+
+
 def test_seed_episodes_are_no_planned_ones(folder):
     (run,) = read_runs([folder / "plain0"])
     assert planned_returns(run).tolist() == [101.0, 103.0]

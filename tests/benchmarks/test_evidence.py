@@ -55,9 +55,10 @@ def test_a_kept_run_can_be_read_and_says_what_it_was(tmp_path):
     ]
     (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (run / "config.yaml").write_text("seed: 3\n")
-    (run / "versions.json").write_text("{}")
     with pytest.raises(ValueError, match="no starts.json"):
         keep(run, out, command="bayes-planet train")
+    with pytest.raises(ValueError, match="does not exist"):
+        keep(tmp_path / "nowhere", out)
     assert not out.exists()
     keep(run, out, "bayes-planet train", "a machine")
     assert json.loads((out / "run.json").read_text()) == {"command": "bayes-planet train", "machine": "a machine"}

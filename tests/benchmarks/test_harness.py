@@ -46,20 +46,12 @@ def out(small, tmp_path_factory):
 def test_each_benchmark_has_a_complete_file(out, small):
     for path in out.glob("*.json"):
         result = json.loads(path.read_text())
-        assert set(result) >= {
-            "name",
-            "about",
-            "date",
-            "command",
-            "machine",
-            "versions",
-            "rates",
-            "sections",
-            "targets",
-        }
-        assert result["rates"] == small and min(small.values()) > 0
-        assert result["machine"]["cores"] >= 1 and result["machine"]["cpu"]
-        assert result["versions"]["tensorflow"].startswith("2.")
+        assert set(result) == {"name", "about", "sections", "targets"}
+        [made] = {json.dumps(section["made"]): section["made"] for section in result["sections"]}.values()
+        assert set(made) == {"date", "command", "machine", "versions", "rates", "rounds"}
+        assert made["rates"] == small and min(small.values()) > 0
+        assert made["machine"]["cores"] >= 1 and made["machine"]["cpu"]
+        assert made["versions"]["tensorflow"].startswith("2.")
         for section in result["sections"]:
             rows = [row for row in section["rows"] if "error" not in row]
             assert rows and rows[0]["ratio"]["median"] == 1.0
@@ -90,6 +82,22 @@ def test_page_has_a_table_for_each_section(out):
                 assert f"| {row['label']}" in page
     widths = {line.count(" | ") for line in page.splitlines() if line.startswith("| ") and "resident" not in line}
     assert len(widths) == 1
+
+
+def test_sizes_that_are_not_measured_now_stay(monkeypatch, tmp_path, small):
+    """`cycle` leaves `paper` out unless it is asked for alone, and `memory` measures one size whatever is asked for."""
+    result = results.section("A title", "cycle", [], "laptop")
+    monkeypatch.setattr(run, "DEFAULT", ["cycle"])
+    for command, size in (("first", "paper"), ("second", "laptop"), ("third", "laptop")):
+        monkeypatch.setitem(run.BENCHMARKS, "cycle", lambda setup, size=size: [{**result, "size": size}])
+        options = run.parse(["--only", "cycle", "--rounds", "1", "--out", str(tmp_path)])
+        run.run(options, command, Console(quiet=True))
+    kept = json.loads((tmp_path / "cycle.json").read_text())["sections"]
+    assert [(section["size"], section["made"]["command"]) for section in kept] == [
+        ("paper", "first"), ("laptop", "third"),
+    ]  # fmt: skip
+    page = (tmp_path / "README.md").read_text()
+    assert page.index("`first`") < page.index("`third`") and "`second`" not in page
 
 
 def test_a_real_training_run_is_measured(monkeypatch, tmp_path):

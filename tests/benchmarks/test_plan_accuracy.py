@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bayes_planet.planning import Actor, Planner
 from bayes_planet.world_model import WorldModel
-from benchmarks.plan_accuracy import Comparison, Judge, summary
+from benchmarks.plan_accuracy import Comparison, Judge, acted_on, summary
 from benchmarks.simulator_planning import CheetahSimulator
-from tests.world_model.tiny import silence, tiny_config
+from tests.world_model.tiny import silence, tiny_config, tiny_model
 
 HORIZON = 5
 
@@ -41,3 +42,19 @@ def test_both_sides_of_a_comparison():
 
     imagined = model.rssm.imagine(tf.constant(plan[None]), model.rssm.initial_state(1), seed=tf.constant([5, 6]))
     assert found.plan[0] == pytest.approx(tf.reduce_sum(model.reward(imagined.features)).numpy(), rel=1e-4)
+
+
+@pytest.mark.parametrize("warm_start", [True, False])
+def test_the_agents_plan_is_the_one_that_it_acts_on(warm_start):
+    """With a warm start a search from nowhere would be another one."""
+    model = tiny_model(tiny_config(planner={"warm_start": warm_start}))
+    actor = Actor(Planner(model, model.config.planner))
+    state, plans = actor.initial_state(1), []
+    for step in range(3):
+        words = np.array([step, 7], np.int32)
+        observation = {"state": tf.random.stateless_normal([1, 3], [step, 1])}
+        action, state = actor(observation, state, tf.constant([step == 0]), tf.constant(words))
+        plans.append(acted_on(actor, state, words))
+        np.testing.assert_allclose(plans[-1][0], action.numpy()[0], atol=1e-5)
+    assert plans[0].shape == (model.config.planner.horizon, model.action_size)
+    assert np.abs(plans[-1] - actor.planner.plan(state.latent, words)[0].numpy()).max() > 1e-3

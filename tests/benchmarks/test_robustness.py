@@ -73,11 +73,14 @@ def test_the_camera_moves_what_is_seen_and_nothing_else():
 def test_rows_compare_the_methods_in_each_simulator_and_each_with_itself():
     belief = {"as trained in": [200.0] * 4, "masses x 0.6": [150.0] * 4}
     plain = {"as trained in": [400.0] * 4, "masses x 0.6": [100.0] * 4}
-    found = [{"method": "Bayesian PlaNet", "returns": belief}] * 2 + [{"method": "PlaNet", "returns": plain}] * 2
+    found = [{"method": "Bayesian PlaNet", "returns": belief} for _ in range(2)]
+    found += [{"method": "PlaNet", "returns": plain}] * 2
     assert cells(table(found)) == [
         ["as trained in", "200 (200 to 200)", "400 (400 to 400)", "-200 (-200 to -200)", "100%", "100%"],
         ["masses x 0.6", "150 (150 to 150)", "100 (100 to 100)", "50 (50 to 50)", "75%", "25%"],
     ]
+    found[0]["returns"] = {"as trained in": [200.0] * 2, "masses x 0.6": [50.0] * 2}  # fewer episodes
+    assert cells(table(found))[1][4] == "58%"  # (2 * 50 + 4 * 150) / 6 / 200
     with pytest.raises(ValueError, match="no run of PlaNet"):
         table(found[:2])
 
@@ -98,3 +101,10 @@ def test_agents_are_evaluated_and_the_page_is_written(tmp_path, monkeypatch):
     before = text
     main([str(page)])
     assert (page / "README.md").read_text() == before
+
+
+def test_runs_that_would_share_a_file_are_refused_before_they_play(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main([str(tmp_path / "page"), "--runs", "bayes/seed0", "planet/seed0"])
+    assert "Several runs are called seed0" in capsys.readouterr().err
+    assert not (tmp_path / "page").exists()

@@ -36,6 +36,10 @@ def test_it_plays_what_evaluate_plays_and_nothing_twice(tmp_path, capfd):
             cli.main(["evaluate", str(tmp_path / "agent"), "--episodes", "2", "--seed", "5", "--json", *planner]) == 0
         )
         assert json.loads(capfd.readouterr().out)["returns"] == played
+    with pytest.raises(SystemExit):
+        (page / "returns.json").write_text(json.dumps(known | {"updates": known["updates"] + 100}))
+        main([str(page), *common, "--search", "horizon=3"])
+    assert "has 0 updates, and 100 when it was played" in capfd.readouterr().err
     known["returns"][CAUTIOUS] = [1.0, 3.0]
     (page / "returns.json").write_text(json.dumps(known))
     main([str(page), *common, "--search", CAUTIOUS])
@@ -47,6 +51,9 @@ def test_another_agent_does_not_enter_the_page(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main([str(tmp_path), "--agent", "b", "--episodes", "2", "--search", "horizon=20"])
     assert "is about {'agent': 'a'" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([str(tmp_path / "new"), "--agent", "b", "--episodes", "2", "--search", "horizon=20"])
+    assert 'Give it too: --search ""' in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main([str(tmp_path), "--search", "horizon=20"])
     assert "--agent" in capsys.readouterr().err

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from bayes_planet.config import Config
+from bayes_planet.training.adam import Adam
 from bayes_planet.training.averaging import ParameterAverage
 from bayes_planet.training.devices import uses_xla
 from bayes_planet.world_model import WorldModel
@@ -45,10 +46,7 @@ class Learner:
         self.variables = list(world_model.trainable_variables)
         with self.strategy.scope():
             self.updates = tf.Variable(0, trainable=False, dtype=tf.int64, name="updates")
-            # The fused kernel of the legacy class does in one pass over memory what the newer one does in ten.
-            self.optimizer = tf.keras.optimizers.legacy.Adam(
-                config.train.learning_rate, epsilon=config.train.adam_epsilon
-            )
+            self.optimizer = Adam(config.train.learning_rate, epsilon=config.train.adam_epsilon)
             self.optimizer._create_all_weights(self.variables)
         self.average: ParameterAverage | None = None
         if average is not None:
@@ -84,8 +82,8 @@ class Learner:
           num_data: N, the time steps in the replay.
 
         Returns:
-          Scalars by name: loss terms, 'elbo', 'gradient_norm', 'skipped' (1 where a gradient was not finite and
-          was replaced by zero), 'weight_kl/total' and 'weight_kl/LAYER' in nats, 'weight_kl/scale',
+          Scalars by name: loss terms, 'elbo', 'gradient_norm', 'skipped' (1 where a gradient was not finite, and
+          parameters and optimizer stayed as they were), 'weight_kl/total' and 'weight_kl/LAYER' in nats, 'weight_kl/scale',
           'weight_stddev/LAYER'.
         """
         update = int(self.updates.numpy())
@@ -141,10 +139,7 @@ class Learner:
         norm = tf.linalg.global_norm(gradients)
         finite = tf.math.is_finite(norm)
         gradients, _ = tf.clip_by_global_norm(gradients, self.config.train.clip_norm, use_norm=norm)
-        gradients = [tf.where(finite, gradient, tf.zeros_like(gradient)) for gradient in gradients]
-        self.optimizer.apply_gradients(
-            zip(gradients, self.variables, strict=True), experimental_aggregate_gradients=False
-        )
+        self.optimizer.apply_if(finite, gradients, self.variables)
         share = 1.0 / context.num_replicas_in_sync
         metrics["gradient_norm"] = norm * share
         metrics["skipped"] = tf.cast(~finite, tf.float32) * share

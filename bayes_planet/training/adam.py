@@ -1,0 +1,37 @@
+"""Adam whose updates can be left out as a whole."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+
+class Adam(tf.keras.optimizers.legacy.Adam):
+    """Adam with a condition on the device: an update that is not taken leaves parameters, moments and count as they are.
+
+    The fused kernel of the legacy class does in one pass over memory what the newer one does in ten. A `tf.cond` around
+    it cannot be had inside a replica of a mirrored strategy; a learning rate of 0 and decays of 1 can, everywhere.
+    Attributes and checkpoints are those of the legacy class.
+    """
+
+    _taken: tf.Tensor | None = None
+
+    def apply_if(self, taken: tf.Tensor, gradients: Sequence[tf.Tensor], variables: Sequence[tf.Variable]) -> None:
+        """Applies gradients that are summed over the replicas already, where `taken`, bool [], the same on all of them.
+
+        To be called where replicas are, inside `strategy.run`. Gradients that are not taken may hold anything.
+        """
+        finite = [tf.where(taken, gradient, tf.zeros_like(gradient)) for gradient in gradients]
+        self._taken = taken
+        try:
+            self.apply_gradients(zip(finite, variables, strict=True), experimental_aggregate_gradients=False)
+        finally:
+            self._taken = None
+        self.iterations.assign_sub(tf.cast(~taken, self.iterations.dtype))
+
+    def _prepare_local(self, var_device: str, var_dtype: tf.DType, apply_state: dict[Any, dict[str, Any]]) -> None:
+        super()._prepare_local(var_device, var_dtype, apply_state)
+        if self._taken is not None:
+            coefficients = apply_state[var_device, var_dtype]
+            for name, idle in (("lr_t", 0.0), ("beta_1_t", 1.0), ("beta_2_t", 1.0)):
+                coefficients[name] = tf.where(self._taken, coefficients[name], tf.constant(idle, var_dtype))

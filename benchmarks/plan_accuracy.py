@@ -111,7 +111,7 @@ def summary(comparisons: Sequence[Comparison]) -> dict[str, float]:
 
 
 def acted_on(actor: Actor, state: ActorState, seed: np.ndarray) -> np.ndarray:
-    """The plan [T, A] whose first action the agent has just taken, in one environment; seed: the decision's, int32 [2]."""
+    """The plan [T, A] whose first action the agent has just taken, in one environment; seed: int32 [2], as it had."""
     if state.plan:
         return state.plan.mean[0].numpy()
     return actor.planner.search(state.latent, tf.random.experimental.stateless_fold_in(seed, 1)).mean[0].numpy()

@@ -31,5 +31,8 @@ class WorkerError(RuntimeError):
         self.alive = alive
 
 
+EpisodeFault = WorkerError | NonFiniteError
+"""What ends one episode, and none of those beside it."""
+
 ENVIRONMENT_ERRORS = (NoGLError, NonFiniteError, UnknownTaskError, UnsupportedSpaceError, WorkerError)
 """What is raised where the environment, and not the program, is to blame."""

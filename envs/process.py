@@ -28,6 +28,8 @@ TYPED_AT_START = {error.__name__: error for error in (ValueError, TypeError, Imp
 LOG_LINES = 15
 LONGEST_SECONDS = 1e6
 """Of waiting for an answer; `poll` takes no more than 2**31 milliseconds."""
+START_SECONDS = 120.0
+"""What a process has to start at least, however short the timeout of an answer is."""
 ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -58,10 +60,13 @@ class EnvironmentProcess:
                 pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
                 env=_environment(), process_group=0,  # its own group: Ctrl-C in the terminal is the parent's
             )  # fmt: skip
-            # A process that stops in the middle of an answer would else be waited for without end.
-            ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", math.ceil(timeout), 0))
+            # A process that stops in the middle of an answer, or before it has read a large factory, would else be
+            # waited for without end.
+            start = max(timeout, START_SECONDS)
+            for option, seconds in ((socket.SO_RCVTIMEO, timeout), (socket.SO_SNDTIMEO, start)):
+                ours.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", math.ceil(seconds), 0))
             self._connection = Connection(ours.detach())
-        self._deadline = time.monotonic() + max(timeout, 120.0)
+        self._deadline = time.monotonic() + start
         with contextlib.suppress(OSError):  # it is dead already: `receive` says so
             self._connection.send(hello)
 
@@ -115,14 +120,19 @@ class EnvironmentProcess:
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            self._kill()
+
+    def _kill(self) -> None:
+        """Ends the process and what it has started."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS: a group of zombies
+            os.killpg(self.pid, signal.SIGKILL)
+        self._process.kill()
+        self._process.wait()
 
     def _hung(self) -> WorkerError:
         self._killed = True
-        self._process.kill()
-        self._process.wait()
-        seconds = self._timeout if self._asked != "start" else max(self._timeout, 120.0)
+        self._kill()
+        seconds = self._timeout if self._asked != "start" else max(self._timeout, START_SECONDS)
         return WorkerError(
             f"Worker {self.index} (process {self.pid}) gave no answer to `{self._asked}` in {seconds:g} s and was "
             f"killed. If the environment is that slow, raise env.timeout_seconds.{self._log_tail()}",
@@ -131,6 +141,8 @@ class EnvironmentProcess:
 
     def _died(self) -> WorkerError:
         self.join(5.0)
+        if not self._killed:
+            self._kill()  # what it has started outlives it
         if self._killed:
             message = f"Worker {self.index} hung before and was killed. Call restart({self.index})."
             return WorkerError(message, self.index)

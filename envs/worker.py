@@ -93,15 +93,15 @@ def _sendable(value: Any) -> bool:
     return True
 
 
-def serve(connection: Connection) -> None:
-    """Answers requests until the parent closes the connection."""
+def serve(connection: Connection) -> Any:
+    """Answers requests until the parent closes the connection. Returns the environment, if one was made."""
     number = 0
     env = None
     while True:
         try:
             message = connection.recv()
         except (EOFError, ConnectionResetError):
-            return
+            return env
         try:
             if env is None:
                 env = build(message)
@@ -122,11 +122,11 @@ def serve(connection: Connection) -> None:
         try:
             connection.send(reply)
         except (BrokenPipeError, ConnectionResetError):
-            return
+            return env
         except Exception as error:  # it cannot be pickled
             connection.send(without_unsendable(reply, error))
         if env is None:
-            return
+            return None
 
 
 def main(arguments: list[str]) -> None:
@@ -136,7 +136,12 @@ def main(arguments: list[str]) -> None:
     ignore_signals()
     die_with_parent(parent)
     faulthandler.enable()
-    serve(Connection(descriptor))
+    env = serve(Connection(descriptor))
+    try:
+        if env is not None:
+            env.close()  # it may have a simulator in a process of its own
+    except Exception:
+        traceback.print_exc()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # GL drivers print, or hang, when they are taken down

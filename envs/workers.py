@@ -13,7 +13,7 @@ import numpy as np
 
 from bayes_planet.config import EnvConfig
 from bayes_planet.envs import rendering
-from bayes_planet.envs.errors import WorkerError
+from bayes_planet.envs.errors import EpisodeFault, WorkerError
 from bayes_planet.envs.process import EnvironmentProcess
 from bayes_planet.envs.wrappers import check_actions
 
@@ -76,7 +76,6 @@ class Workers:
         }
         self._processes: list[EnvironmentProcess] = []
         self._finalizer = weakref.finalize(self, _close, self._processes)  # also at exit
-        self._stepping: list[int] | None = None
         try:
             for index in range(count):
                 self._processes.append(self._start(index))
@@ -104,7 +103,7 @@ class Workers:
         self,
         seeds: Sequence[int | None],
         indices: Sequence[int] | None = None,
-        faults: dict[int, WorkerError] | None = None,
+        faults: dict[int, EpisodeFault] | None = None,
     ) -> Observations:
         """Starts an episode in each chosen worker.
 
@@ -133,15 +132,16 @@ class Workers:
         self,
         actions: np.ndarray,
         indices: Sequence[int] | None = None,
-        faults: dict[int, WorkerError] | None = None,
+        faults: dict[int, EpisodeFault] | None = None,
     ) -> tuple[Observations, np.ndarray, np.ndarray, np.ndarray]:
         """One agent step in each chosen worker, side by side.
 
         Args:
           actions: [n, A], numbers in [-1, 1]; what lies outside is clipped.
           indices: which workers; None: all.
-          faults: where given, a worker that died, hung or failed raises nothing: its WorkerError is put here under
-            its index, and the results have no row for it (n is smaller, possibly 0).
+          faults: where given, a worker that died, hung or failed, or whose task gave a number that is not finite,
+            raises nothing: its WorkerError or NonFiniteError is put here under its index, and the results have no row
+            for it (n is smaller, possibly 0). After a NonFiniteError the worker lives: reset it.
 
         Returns:
           Observations, [n, ...] each; reward float32 [n], summed over the action repeat; terminated bool [n];
@@ -154,10 +154,6 @@ class Workers:
         """
         return self._results(self._send_actions(actions, indices), faults)
 
-    def send_step(self, actions: np.ndarray, indices: Sequence[int] | None = None) -> None:
-        """The first half of `step`: lets the environments work while the caller does something else."""
-        self._stepping = self._send_actions(actions, indices)
-
     def _send_actions(self, actions: np.ndarray, indices: Sequence[int] | None) -> list[int]:
         chosen = self._choose(indices)
         check_actions(actions, (len(chosen), *self.action_space.shape))
@@ -166,17 +162,8 @@ class Workers:
             self._processes[index].send("step", rows[row])
         return chosen
 
-    def receive_step(
-        self, faults: dict[int, WorkerError] | None = None
-    ) -> tuple[Observations, np.ndarray, np.ndarray, np.ndarray]:
-        """The second half of `step`."""
-        if self._stepping is None:
-            raise RuntimeError("receive_step has no step to wait for: call send_step first.")
-        chosen, self._stepping = self._stepping, None
-        return self._results(chosen, faults)
-
     def _results(
-        self, chosen: Sequence[int], faults: dict[int, WorkerError] | None
+        self, chosen: Sequence[int], faults: dict[int, EpisodeFault] | None
     ) -> tuple[Observations, np.ndarray, np.ndarray, np.ndarray]:
         answers = self._collect(chosen, faults)
         for index, answer in answers.items():
@@ -200,7 +187,7 @@ class Workers:
         """Ends a worker, whatever state it is in, and starts a fresh one in its place; reset it before stepping."""
         [index] = self._choose([index])
         self._processes[index].stop()
-        self._processes[index].join(0.0)
+        self._processes[index].join(_CLOSE_SECONDS)
         self._processes[index] = self._start(index)
         self.infos[index] = {}
         self._collect([index])
@@ -221,14 +208,12 @@ class Workers:
     def _choose(self, indices: Sequence[int] | None) -> list[int]:
         if not self._finalizer.alive:
             raise WorkerError("These workers are closed. Make new ones.")
-        if self._stepping is not None:
-            raise RuntimeError("A step is under way: call receive_step first.")
         chosen = list(range(self.count)) if indices is None else [int(index) for index in indices]
         if not chosen or len(set(chosen)) != len(chosen) or not set(chosen) <= set(range(self.count)):
             raise ValueError(f"The worker indices are {chosen}. Accepted: different ones of 0 to {self.count - 1}.")
         return chosen
 
-    def _collect(self, indices: Iterable[int], faults: dict[int, WorkerError] | None = None) -> dict[int, Any]:
+    def _collect(self, indices: Iterable[int], faults: dict[int, EpisodeFault] | None = None) -> dict[int, Any]:
         """Answers by worker; waits for every one before it raises the first error, so that none falls out of step."""
         answers: dict[int, Any] = {}
         errors: list[Exception] = []
@@ -236,7 +221,7 @@ class Workers:
             try:
                 answers[index] = self._processes[index].receive()
             except Exception as error:
-                if faults is not None and isinstance(error, WorkerError):
+                if faults is not None and isinstance(error, EpisodeFault):
                     faults[index] = error
                 else:
                     errors.append(error)

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 
 class Adam(tf.keras.optimizers.legacy.Adam):
-    """Adam with a condition on the device: an update that is not taken leaves parameters, moments and count as they are.
+    """Adam with a condition on the device: an update that is not taken leaves parameters, moments and count alone.
 
     The fused kernel of the legacy class does in one pass over memory what the newer one does in ten. A `tf.cond` around
     it cannot be had inside a replica of a mirrored strategy; a learning rate of 0 and decays of 1 can, everywhere.

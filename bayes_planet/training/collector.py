@@ -177,6 +177,6 @@ class Collector:
             noise_exponent=config.train.exploration_noise_exponent, before_step=before_step,
         )  # fmt: skip
 
-    def surviving_faults(self, environments: Environments, work: Callable[[], Result]) -> Result:
-        """Does `work` in other environments, again from its start where one of them failed."""
+    def surviving_faults(self, environments: Environments, work: Callable[[], Result]) -> Result | None:
+        """Does `work` in other environments, again from its start where one failed; None: see `again` of `faults`."""
         return self._rollouts.again(environments, work)

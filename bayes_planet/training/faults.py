@@ -4,7 +4,10 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from bayes_planet.envs import WorkerError
+import numpy as np
+
+from bayes_planet.envs import NonFiniteError, WorkerError
+from bayes_planet.envs.errors import EpisodeFault
 from bayes_planet.replay.rollout import Environments, Episode, Policy, rollout_some
 
 WORKER_FAULTS = 3
@@ -18,12 +21,15 @@ class FaultTolerantRollouts:
     lost one is run again from its start: in the same row of a batch of the same size, from the same seeds, so it is
     what it would have been. Faults change no result, however many environments there are.
 
+    An episode in which the task gives a number that is not finite, as a simulation does that diverges, would do so
+    again. It is run again from another seed, which follows from its own and from how often it diverged.
+
     Args:
       note: told of every fault.
 
     Attributes:
       worker_faults: environment processes that died, hung or failed and were replaced.
-      dropped_episodes: episodes that were begun, lost with one of them, and run again.
+      dropped_episodes: episodes that were begun, lost with one of them or not finite, and run again.
     """
 
     def __init__(self, note: Callable[[str], None] = lambda text: None):
@@ -42,16 +48,21 @@ class FaultTolerantRollouts:
 
         Raises:
           WorkerError: an episode was lost more than WORKER_FAULTS times, or a process does not even start.
+          NonFiniteError: an episode diverged from WORKER_FAULTS + 1 seeds.
         """
         for index in environments.broken:
             self._count("it ended between two episodes")
             self._restart(environments, index)
         episodes: dict[int, Episode] = {}
+        tried = [[seed] for seed in seeds]
         losses = [0] * len(seeds)
         while missing := [index for index in range(len(seeds)) if index not in episodes]:
-            faults: dict[int, WorkerError] = {}
-            episodes |= rollout_some(environments, policy(), seeds, missing, faults)
+            faults: dict[int, EpisodeFault] = {}
+            episodes |= rollout_some(environments, policy(), [each[-1] for each in tried], missing, faults)
             for index, error in sorted(faults.items()):
+                if isinstance(error, NonFiniteError):
+                    self._try_another_seed(tried[index], error)
+                    continue
                 self._count(str(error), "; its episode is dropped and run again", dropped=1)
                 losses[index] += 1
                 if losses[index] > WORKER_FAULTS:
@@ -63,17 +74,37 @@ class FaultTolerantRollouts:
                 self._restart(environments, index)
         return [episodes[index] for index in range(len(seeds))]
 
-    def again(self, environments: Environments, work: Callable[[], Result]) -> Result:
-        """Does `work` in these environments, again from its start where one failed; gives up after WORKER_FAULTS."""
-        for _ in range(WORKER_FAULTS):
+    def _try_another_seed(self, tried: list[int], error: NonFiniteError) -> None:
+        """Adds the next seed to those that an episode was run from."""
+        if len(tried) > WORKER_FAULTS:
+            raise NonFiniteError(
+                f"{error} So did the same episode from each of the environment seeds {tried}. The task is at fault, "
+                "or the actions drive it there: look at it with these seeds."
+            ) from error
+        with self._lock:
+            self.dropped_episodes += 1
+        self._note(f"An episode is dropped and run from another seed than {tried[-1]}: {error}")
+        tried.append(int(np.random.SeedSequence((tried[0], len(tried))).generate_state(1)[0] >> 1))
+
+    def again(self, environments: Environments, work: Callable[[], Result]) -> Result | None:
+        """Does `work` in these environments, again from its start where one failed; gives up after WORKER_FAULTS.
+
+        None, and a note, where the task gives a number that is not finite: it would do so again.
+        """
+        for attempt in range(WORKER_FAULTS + 1):
             try:
                 return work()
+            except NonFiniteError as error:
+                self._note(f"An evaluation is left out: {error}")
+                return None
             except WorkerError as error:
+                if attempt == WORKER_FAULTS:
+                    raise
                 for index in sorted({error.index, *environments.broken}):
                     reason = str(error) if index == error.index else f"worker {index} ended"
                     self._count(reason, "; what it was needed for is done again")
                     self._restart(environments, index)
-        return work()
+        raise AssertionError("the last attempt returns or raises")
 
     def _count(self, reason: str, consequence: str = "", dropped: int = 0) -> None:
         with self._lock:

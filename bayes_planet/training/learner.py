@@ -83,8 +83,8 @@ class Learner:
 
         Returns:
           Scalars by name: loss terms, 'elbo', 'gradient_norm', 'skipped' (1 where a gradient was not finite, and
-          parameters and optimizer stayed as they were), 'weight_kl/total' and 'weight_kl/LAYER' in nats, 'weight_kl/scale',
-          'weight_stddev/LAYER'.
+          parameters and optimizer stayed as they were), 'weight_kl/total' and 'weight_kl/LAYER' in nats,
+          'weight_kl/scale', 'weight_stddev/LAYER'.
         """
         update = int(self.updates.numpy())
         seed, weight_seed = self.seeds(update)

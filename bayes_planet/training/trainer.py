@@ -359,13 +359,16 @@ class Trainer:
                 parts = (self.actor, config.seed, counters.episodes, environments, episodes, workers)
                 return timed_score(*parts, before_step, self._stop_if_asked)
 
-            score, milliseconds = self._collector.surviving_faults(environments, work)
+            played = self._collector.surviving_faults(environments, work)
+        self._evaluated_at = counters.episodes
+        if played is None:
+            return
+        score, milliseconds = played
         values: dict[str, Any] = {**score.metrics(), "eval/returns": list(score.returns)}
         if milliseconds is not None:
             values["speed/milliseconds_per_evaluation_plan"] = milliseconds
         values.update(self._open_loop(score))
         values.update(histogram_metrics(self.learner.world_model.rssm))
-        self._evaluated_at = counters.episodes
         row = self._write(values)
         if config.evaluation.keep_best:
             progress = {"episodes": counters.episodes, "env_steps": self.env_steps, "updates": counters.updates}
@@ -379,14 +382,9 @@ class Trainer:
         if lacking := missing(self.learner.world_model, PredictiveWorldModel):
             self._events.note(f"No open-loop prediction: the world model lacks {', '.join(lacking)}.")
             return {}
-        live = open_loop_monitor(
-            self.learner.world_model,
-            score.episodes,
-            evaluation.context_steps,
-            evaluation.prediction_steps,
-            evaluation.videos,
-            seed_words(self.config.seed, Stream.OPEN_LOOP, counters.episodes),
-        )
+        steps = evaluation.context_steps, evaluation.prediction_steps
+        key = seed_words(self.config.seed, Stream.OPEN_LOOP, counters.episodes)
+        live = open_loop_monitor(self.learner.world_model, score.episodes, *steps, evaluation.videos, key)
         if not live.values:
             self._events.note(f"No open-loop prediction: the episodes have {live.rows} rows.")
         for name, frames in live.videos.items():

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from bayes_planet.config import EnvConfig
-from bayes_planet.envs import Workers
+from bayes_planet.envs import WorkerError, Workers, process
 from tests.envs.test_workers import ended
-from tests.envs.toy import CountingEnv
+from tests.envs.toy import CountingEnv, FaultyEnv
 
 ROOT = Path(__file__).resolve().parents[2]
 PARENT = """
@@ -29,7 +29,7 @@ def run():
     if {hang}:
         for _ in range(2):
             workers.step(np.zeros((2, 1)))
-        workers.send_step(np.zeros((2, 1)))
+        workers._send_actions(np.zeros((2, 1)), None)
     print(*workers.pids, flush=True)
     {ending}
 
@@ -81,3 +81,44 @@ def test_workers_outlive_the_thread_that_started_them():
     with made[0] as workers:
         workers.reset([0])
         np.testing.assert_array_equal(workers.step(np.zeros((1, 1)))[0]["state"], [[1, 0]])
+
+
+class WithSimulator(FaultyEnv):
+    """Its simulator is a process of its own, which `close` ends; the number of that process is in `folder`."""
+
+    def __init__(self, folder: str, fault: str) -> None:
+        super().__init__(fault)
+        self._simulator = subprocess.Popen(["sleep", "1000"])
+        (Path(folder) / str(self._simulator.pid)).touch()
+
+    def close(self) -> None:
+        self._simulator.kill()
+        self._simulator.wait()
+
+
+@pytest.mark.parametrize("fault", ["none", "hang", "exit", "raise"])
+def test_what_an_environment_started_ends_with_its_worker(tmp_path, fault):
+    config = EnvConfig(observations="state", action_repeat=1, timeout_seconds=2)
+    with Workers(config, 2, factory=lambda: WithSimulator(str(tmp_path), fault)) as workers:
+        workers.reset([0, 0])
+        faults = {}
+        for _ in range(3):
+            workers.step(np.zeros((2, 1)), [0, 1], faults)
+        assert set(faults) == (set() if fault == "none" else {0, 1})
+        for index in faults:
+            workers.restart(index)
+        simulators = [int(path.name) for path in tmp_path.iterdir()]
+        assert len(simulators) == 2 + len(faults)
+        assert sum(not ended(pid, 0.5) for pid in simulators) == 2
+    assert all(ended(pid) for pid in simulators)
+
+
+def test_a_worker_that_does_not_read_its_large_factory_has_hung(tmp_path, monkeypatch):
+    """More than a socket holds, to a process that hangs before it reads it."""
+    (tmp_path / "sitecustomize.py").write_text("import time; time.sleep(600)")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(process, "START_SECONDS", 2.0)
+    size, config = 4_000_000, EnvConfig(observations="state", action_repeat=1, timeout_seconds=2)
+    large = bytes(size)
+    with pytest.raises(WorkerError, match=r"no answer to `start` in 2 s"):
+        Workers(config, 1, factory=lambda: CountingEnv(length=len(large)))

@@ -79,10 +79,7 @@ def test_a_factory_is_sent_and_workers_are_independent():
         np.testing.assert_allclose(observation["state"], [[2, 0.5], [1, -0.5], [2, 1.0]])
         np.testing.assert_allclose(reward, [2.5, -0.5, 4.0])
         assert not truncated.any()
-        workers.send_step(np.zeros((3, 1)))
-        with pytest.raises(RuntimeError, match="receive_step first"):
-            workers.reset([0, 0, 0])
-        *_, truncated = workers.receive_step()
+        *_, truncated = workers.step(np.zeros((3, 1)))
         assert truncated.tolist() == [True, False, True]
         with pytest.raises(gymnasium.error.ResetNeeded):
             workers.step(np.zeros((1, 1)), indices=[0])
@@ -230,11 +227,11 @@ def test_a_worker_that_stops_in_the_middle_of_an_answer_has_hung():
     config = EnvConfig(observations="state", action_repeat=1, timeout_seconds=3)
     with Workers(config, 1, factory=LargeEnv) as workers:
         workers.reset([0])
-        workers.send_step(np.zeros((1, 1)))
+        workers._send_actions(np.zeros((1, 1)), None)
         assert workers._processes[0]._connection.poll(60.0)  # it has begun to answer
         os.kill(workers.pids[0], signal.SIGSTOP)
         with pytest.raises(WorkerError, match=r"no answer to `step` in 3 s"):
-            workers.receive_step()
+            workers._results([0], None)
         workers.restart(0)
         assert workers.reset([0])["state"].shape == (1, 2_000_000)
 

@@ -1,5 +1,6 @@
 """Collection with several environments, some of which fail: what is kept, what is done again, what is counted."""
 
+import functools
 import os
 import signal
 from collections.abc import Callable
@@ -9,10 +10,12 @@ import pytest
 
 from bayes_planet import presets
 from bayes_planet.config import Config
-from bayes_planet.envs import WorkerError, Workers
+from bayes_planet.envs import NonFiniteError, WorkerError, Workers
 from bayes_planet.replay import episode as episode_format
 from bayes_planet.training.build import Parts, build
 from bayes_planet.training.collector import Collector
+from bayes_planet.training.scoring import final_score
+from bayes_planet.training.seeds import Stream, environment_seed
 from tests.envs.test_workers import ended
 from tests.training.walk import STEPS, Walk
 
@@ -127,6 +130,37 @@ def test_an_environment_that_always_crashes_ends_with_what_happened(parts):
         with pytest.raises(WorkerError, match=r"lost 4 times in a row.*fresh environment process.*exit code 17"):
             collector.collect([0, 1], lambda: None)
         assert 4 <= collector.dropped_episodes <= 8
+
+
+def test_a_diverging_episode_is_run_from_another_seed_and_the_others_are_what_they_were(four, parts):
+    """The second of four. Its next seed follows from its own, so a run that is resumed ends with the same episodes."""
+    seeds = [environment_seed(0, Stream.TRAIN_ENVIRONMENT, index) for index in range(4)]
+    expected = collector_of(four, parts, RANDOM).collect([0, 1, 2, 3], lambda: None).episodes
+    found = []
+    for _ in range(2):
+        told: list[str] = []
+        with Workers(config_of().env, 4, factory=lambda: Walk(diverges=(seeds[1],))) as workers:
+            collector = collector_of(workers, parts, RANDOM, told=told)
+            found.append(collector.collect([0, 1, 2, 3], lambda: None).episodes)
+            assert (collector.worker_faults, collector.dropped_episodes, len(told)) == (0, 1, 1)
+            assert f"another seed than {seeds[1]}" in told[0] and "the reward nan" in told[0]
+    assert_same(found[0], found[1])
+    assert_same([found[0][index] for index in (0, 2, 3)], [expected[index] for index in (0, 2, 3)])
+    assert np.abs(found[0][1]["state"] - expected[1]["state"]).max() > 0.01
+
+
+def test_a_task_that_always_diverges_ends_with_its_seeds(parts):
+    told: list[str] = []
+    with Workers(config_of().env, 2, factory=lambda: Walk(diverges=None)) as workers:
+        collector = collector_of(workers, parts, RANDOM, told=told)
+        seed = environment_seed(0, Stream.TRAIN_ENVIRONMENT, 0)
+        with pytest.raises(NonFiniteError, match=rf"the reward nan.*environment seeds \[{seed}, \d+, \d+, \d+\]"):
+            collector.collect([0], lambda: None)
+        assert collector.dropped_episodes == len(told) == 3
+        # Of an evaluation, whose seeds are fixed, the numbers would be others': it is left out.
+        work = functools.partial(final_score, parts.actor, 0, workers, 2)
+        assert collector.surviving_faults(workers, work) is None
+        assert "evaluation is left out" in told[-1]
 
 
 def test_an_evaluation_with_a_fault_is_done_again(four, parts):

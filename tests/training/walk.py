@@ -18,9 +18,15 @@ class Walk(gymnasium.Env):
     Args:
       always_dies_at: env step at which the process of a worker ends itself, in every episode; None: never.
       dies_at_start_once: a file. Where it exists, the next process that finds it removes it and ends itself.
+      diverges: seeds from which the state is not finite after six steps, such as (3, 7); None: all of them.
     """
 
-    def __init__(self, always_dies_at: int | None = None, dies_at_start_once: str | None = None) -> None:
+    def __init__(
+        self,
+        always_dies_at: int | None = None,
+        dies_at_start_once: str | None = None,
+        diverges: tuple[int, ...] | None = (),
+    ) -> None:
         if dies_at_start_once is not None and Path(dies_at_start_once).exists():
             Path(dies_at_start_once).unlink()
             os._exit(3)
@@ -28,10 +34,12 @@ class Walk(gymnasium.Env):
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
         self._always_dies_at = always_dies_at
         self._resets, self._count, self._place = 0, 0, 0.0
+        self._diverges, self._seed = diverges, -1
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
         super().reset(seed=seed)
         self._resets += 1
+        self._seed = -1 if seed is None else seed
         self._count, self._place = 0, float(self.np_random.normal())
         return self._state(), {"resets": self._resets}
 
@@ -40,6 +48,8 @@ class Walk(gymnasium.Env):
         if self._count == self._always_dies_at:
             os._exit(17)
         self._place += float(action[0]) + 0.3 * float(self.np_random.normal())
+        if self._count == 6 and (self._diverges is None or self._seed in self._diverges):
+            self._place = float("nan")
         return self._state(), -abs(self._place), False, self._count == STEPS, {"resets": self._resets}
 
     def _state(self) -> np.ndarray:

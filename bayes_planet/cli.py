@@ -35,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
         "--device",
         default="auto",
         metavar="NAME",
-        help="auto (a TPU or GPU if there is one), cpu, gpu, tpu; default: auto",
+        help="auto (GPUs if there are any, else the processor), cpu, gpu, tpu; default: auto",
     )
     train.add_argument(
         "--strategy",

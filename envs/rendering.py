@@ -94,8 +94,8 @@ def resolve_quality(render_quality: str, backend: Backend) -> str:
 def apply_quality(model: Any, quality: str) -> None:
     """For `fast`: no shadows, antialiasing or reflections, and round shapes of fewer faces.
 
-    Counts until the first render of this MuJoCo model. On cheetah-run 2.5 ms a frame become 0.4 ms, each pixel differs
-    by 0.3 of 255 on average.
+    Counts until the first render of this MuJoCo model. On cheetah-run, over 101 frames under random actions, pixels
+    differ by 1.4 of 255 on average, and 8% of their 5-bit levels.
     """
     if quality == "fast":
         model.vis.quality.shadowsize = 0

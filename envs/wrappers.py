@@ -138,6 +138,9 @@ class DictObservations(gymnasium.Wrapper):
                 "gymnasium.wrappers.FilterObservation."
             )
         try:
+            coded = gymnasium.spaces.Text | gymnasium.spaces.OneOf
+            if any(isinstance(space, coded) for _, space in _leaves(self._inner)):
+                raise ValueError("the numbers of letters, or of whichever space is meant, are no state")
             return gymnasium.spaces.flatdim(self._inner)
         except (NotImplementedError, ValueError) as error:
             raise UnsupportedSpaceError(

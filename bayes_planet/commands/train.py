@@ -54,7 +54,8 @@ def train(
         with divert_output(directory.logs / "libraries.log") as console, Interruption(console.print) as interruption:
             console.print(f"bayes-planet {__version__}: {config.env.name} in {logdir}", highlight=False)
             with user_errors(*ENVIRONMENT_ERRORS, ValueError):
-                environments = Workers(config.env, config.env.workers, directory.logs / "workers.log")
+                count = config.env.workers if process.chief else 1  # the others want its spaces alone
+                environments = Workers(config.env, count, directory.logs / "workers.log")
             with environments:
                 return _train(config, directory, environments, console, interruption, device, strategy, process)
     finally:
@@ -72,6 +73,8 @@ def _train(
     process: Process,
 ) -> int:
     # TensorFlow is imported here: after the output is diverted, and after bad input has been refused.
+    import tensorflow as tf
+
     from bayes_planet.commands.display import print_summary
     from bayes_planet.training.build import build
     from bayes_planet.training.checkpoints import CheckpointError
@@ -86,6 +89,7 @@ def _train(
     with user_errors(DeviceError):
         prepare_devices(device, config.train.collect_during_updates)
         distribution = make_strategy(strategy, device)
+    interruption.install()  # TensorFlow's cluster runtime takes SIGTERM for itself
     replicas = distribution.num_replicas_in_sync
     if config.train.batch_size % replicas:
         raise UserError(
@@ -114,7 +118,8 @@ def _train(
                             f"Going on after {counters.episodes} episodes and {counters.updates} updates.",
                             highlight=False,
                         )
-                with user_errors(TrainingDivergedError, *ENVIRONMENT_ERRORS), display.shown(trainer.counters.episodes):
+                errors = (TrainingDivergedError, RunDirectoryError, *ENVIRONMENT_ERRORS)
+                with user_errors(*errors), display.shown(trainer.counters.episodes):
                     trainer.run()
             except Interrupted as stop:
                 if not stop.saved:
@@ -124,6 +129,15 @@ def _train(
                     ) from stop
                 console.print(f"Saved in {directory.path}. The same command goes on from here.", highlight=False)
                 return EXIT_INTERRUPTED
+            except tf.errors.UnavailableError as error:
+                if process.count == 1:
+                    raise
+                if interruption.requested:
+                    return EXIT_INTERRUPTED
+                raise UserError(
+                    "Another process of the run has ended, or cannot be reached. Start all processes again: they go on "
+                    "from the last checkpoint."
+                ) from error
             except ValueError as error:
                 if "train.sequence_length" in str(error):
                     raise UserError(str(error)) from error

@@ -1,7 +1,7 @@
 """The trained parts of an agent, put together from a configuration and the environment's spaces."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import gymnasium
 import tensorflow as tf
@@ -65,7 +65,7 @@ def build(
         return make_world_model(config, shapes, action_space.shape[0], policy, world_model)
 
     def make_actor(model: WorldModel) -> Actor:
-        return Actor(Planner(model, config.planner), compile=xla)
+        return Actor(Planner(model, config.planner), compile=xla and _are_here(model.trainable_variables))
 
     with strategy.scope():
         trained = make_model()
@@ -81,3 +81,9 @@ def build(
         copy_variables(model, copy)
 
     return Parts(model, learner, actor, make_actor(copy), snapshot)
+
+
+def _are_here(variables: Sequence[tf.Variable]) -> bool:
+    """Whether operations run where the variables are: XLA takes no variables of another device, such as a TPU's."""
+    there, here = (tf.DeviceSpec.from_string(value.device) for value in (variables[0], tf.zeros([])))
+    return (there.device_type, there.device_index) == (here.device_type, here.device_index)

@@ -23,7 +23,7 @@ def prepare_devices(device: str = "auto", share_cores: bool = False) -> None:
     Without the latter it takes all of it, and EGL finds none to render with.
 
     Args:
-      device: auto (a TPU or GPUs where there are any), cpu, gpu, tpu.
+      device: auto (GPUs where there are any, else the processor), cpu, gpu, tpu.
       share_cores: two things are computed at the same time, such as updates and the next episode. On a processor each
         operation is then spread over half of the cores: over all of them, each would wait for the other's. The
         environment variable TF_NUM_INTRAOP_THREADS goes before it.

@@ -1,13 +1,16 @@
 """The processes of multi-worker training: a chief that collects, and others that do the updates in step with it."""
 
+import itertools
 import time
 from pathlib import Path
 
 from bayes_planet.replay.files import write_atomically
-from bayes_planet.training.run_directory import RunDirectory
+from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError
 from bayes_planet.training.trainer import Trainer
 
 POLL_SECONDS = 0.1
+POLLS_BETWEEN_LOOKS = 20
+"""How often a follower looks whether the chief lives, which no collective operation tells it while it waits."""
 
 
 def _published(directory: RunDirectory) -> Path:
@@ -38,9 +41,14 @@ class Follower(Trainer):
     """
 
     def _collect(self) -> None:
-        before = self.replay.episodes
+        before, polls = self.replay.episodes, itertools.count(1)
         while (complete := self._complete_episodes()) <= before or self.replay.episodes < complete:
             self._stop_if_asked()
+            if next(polls) % POLLS_BETWEEN_LOOKS == 0 and not self.directory.is_locked():
+                raise RunDirectoryError(
+                    f"The first process of {self.directory.path}, which collects the episodes, has ended. Start all "
+                    "processes again: they go on from the last checkpoint."
+                )
             time.sleep(POLL_SECONDS)
             self.replay.refresh()
 

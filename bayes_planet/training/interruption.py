@@ -56,9 +56,14 @@ class Interruption:
                 f"Interruption was entered in thread {threading.current_thread().name!r}, but signals reach the "
                 "main thread alone. Enter it there and pass it on."
             )
-        for number in SIGNALS:
-            self._previous[number] = signal.signal(number, self._handle)
+        self._previous = {number: signal.getsignal(number) for number in SIGNALS}
+        self.install()
         return self
+
+    def install(self) -> None:
+        """Takes the signals (again), from a library that has taken them for itself since the block began."""
+        for number in self._previous:
+            signal.signal(number, self._handle)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -262,6 +262,15 @@ class RunDirectory:
             self._lock.close()
             self._lock = None
 
+    def is_locked(self) -> bool:
+        """Whether a process trains here. On a file system without locks, which cannot tell, it is taken to."""
+        try:
+            with open(self.path / ".lock") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        return False
+
     def _belongs_to(self, config: Config, change: bool) -> bool:
         try:
             self._check(config, change)

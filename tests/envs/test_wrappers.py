@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from bayes_planet.config import EnvConfig
 from bayes_planet.envs import NonFiniteError, UnsupportedSpaceError, make
-from bayes_planet.envs.wrappers import ScaledActions
+from bayes_planet.envs.wrappers import DictObservations, ScaledActions
 from tests.envs.toy import CountingEnv, FaultyEnv
 
 
@@ -178,6 +178,23 @@ def test_unusable_action_spaces(space):
         ScaledActions(env, "Toy-v0")
     message = str(caught.value)
     assert "Toy-v0" in message and str(space) in message and "A bounded gymnasium.spaces.Box" in message
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        gymnasium.spaces.Text(5),
+        gymnasium.spaces.OneOf([gymnasium.spaces.Discrete(3), gymnasium.spaces.Box(-1, 1, (2,))]),
+        gymnasium.spaces.Sequence(gymnasium.spaces.Discrete(3)),
+        gymnasium.spaces.Dict({"place": gymnasium.spaces.Box(-1, 1, (2,)), "said": gymnasium.spaces.Text(5)}),
+    ],
+    ids=str,
+)
+def test_observations_that_are_no_vector(space):
+    env = CountingEnv()
+    env.observation_space = space
+    with pytest.raises(UnsupportedSpaceError, match="cannot be flattened into a state vector"):
+        DictObservations(env, "state", 64, env.render, "Toy-v0")
 
 
 def test_dict_observations_are_flattened_in_order():

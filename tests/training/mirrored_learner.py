@@ -1,8 +1,11 @@
 """One update on two mirrored devices against its parts computed alone. A program: two logical CPUs need a process."""
 
+import gymnasium
 import numpy as np
 import tensorflow as tf
 
+from bayes_planet import presets
+from bayes_planet.training.build import build
 from bayes_planet.training.learner import Learner
 from tests.world_model.tiny import DENSE_LAYERS, tiny_batch, tiny_config, tiny_model
 
@@ -112,12 +115,26 @@ def check_second_update(learner: Learner, batch: dict) -> None:
         raise AssertionError("3 sequences were split over 2 replicas")
 
 
+def check_acting_beside_a_learner() -> None:
+    """A learner on another device than the host's, as on a TPU: XLA would refuse to plan with its variables."""
+    config = presets.load(["bayes_planet", "debug"], ["env.observations=state", "train.xla=always"])
+    observations = gymnasium.spaces.Dict({"state": gymnasium.spaces.Box(-np.inf, np.inf, (3,), np.float32)})
+    actions = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    for strategy, compiled in ((None, True), (tf.distribute.OneDeviceStrategy("CPU:1"), False)):
+        actor = build(config, observations, actions, strategy).actor
+        assert actor.compile == compiled
+        arguments = {"state": tf.zeros([1, 3])}, actor.initial_state(1), tf.constant([True]), tf.constant([1, 2])
+        assert np.abs(actor(*arguments)[0]).max() > 0
+    print("acts beside a learner elsewhere")
+
+
 def main() -> None:
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
     for replica_noise in ("different", "equal"):
         check(replica_noise)
     check_average()
+    check_acting_beside_a_learner()
 
 
 if __name__ == "__main__":

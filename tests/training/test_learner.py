@@ -232,7 +232,8 @@ def test_two_devices_are_the_sum_of_their_parts():
         check=False,
     )
     assert result.returncode == 0, result.stderr[-3000:]
-    assert result.stdout.splitlines() == ["same with noise different", "same with noise equal", "same average"]
+    told = ["same with noise different", "same with noise equal", "same average", "acts beside a learner elsewhere"]
+    assert result.stdout.splitlines() == told
 
 
 def test_loss_gradients_clipping_and_adam_are_one_xla_program():

@@ -3,10 +3,15 @@
 import contextlib
 import json
 import random
+import signal
 import socket
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+import pytest
 
 from bayes_planet.training.metrics import read_metrics
 
@@ -20,23 +25,33 @@ def free_ports(count: int) -> list[str]:
     return ports[:count]
 
 
-def test_two_processes_end_with_equal_weights(tmp_path):
-    ports, folder = free_ports(2), tmp_path / "run"
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.training.multi_worker_program", str(folder), str(index), *ports],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=Path(__file__).parents[2],
-        )
-        for index in range(2)
-    ]
+@contextlib.contextmanager
+def two_processes(folder: Path, *settings: str) -> Iterator[list[subprocess.Popen]]:
+    """The chief and its follower; they are ended in the end."""
+    ports = free_ports(2)
+    program = [sys.executable, "-m", "tests.training.multi_worker_program", str(folder)]
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": Path(__file__).parents[2]}
+    processes = [subprocess.Popen([*program, str(index), *ports, *settings], **options) for index in range(2)]
     try:
-        outputs = [process.communicate(timeout=280) for process in processes]
+        yield processes
     finally:
         for process in processes:
             process.kill()
+            process.communicate()
+
+
+def wait_for(condition: Callable[[], bool], processes: list[subprocess.Popen], seconds: float = 120.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        assert [process.poll() for process in processes] == [None, None]
+        time.sleep(0.1)
+
+
+def test_two_processes_end_with_equal_weights(tmp_path):
+    folder = tmp_path / "run"
+    with two_processes(folder) as processes:
+        outputs = [process.communicate(timeout=280) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], "\n".join(error[-2000:] for _, error in outputs)
     results = [
         json.loads(line.removeprefix("RESULT "))
@@ -51,3 +66,29 @@ def test_two_processes_end_with_equal_weights(tmp_path):
     losses = [[row["loss/total"] for row in rows if "loss/total" in row] for rows in (chief, follower)]
     assert losses[0] == losses[1] and len(losses[0]) > 0
     assert [path.name for path in (folder / "episodes").iterdir()] and (folder / "checkpoints").is_dir()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_all_ends_them_with_what_they_learnt(tmp_path, number):
+    """TensorFlow's cluster runtime takes SIGTERM for itself, and one process is an update ahead of the other."""
+    folder = tmp_path / "run"
+    metrics = folder / "metrics.jsonl"
+    with two_processes(folder, "train.updates_per_episode=5000", "train.log_every_updates=5") as processes:
+        wait_for(lambda: metrics.exists() and "loss/total" in metrics.read_text(), processes)
+        for process in processes:
+            process.send_signal(number)
+        outputs = [process.communicate(timeout=60) for process in processes]
+    assert [process.returncode for process in processes] == [75, 75], outputs
+    assert any((folder / "checkpoints").iterdir())
+
+
+def test_a_follower_ends_when_the_chief_is_killed_while_it_collects(tmp_path):
+    """Then no collective operation is under way that would tell it."""
+    folder = tmp_path / "run"
+    with two_processes(folder, "env.name=tests.training.walk:SlowWalk", "env.action_repeat=1") as processes:
+        follows = folder / "logs" / "process-1" / "metrics.jsonl"
+        wait_for(lambda: (folder / "episodes" / ".collected").exists() and follows.exists(), processes)
+        time.sleep(1.0)
+        processes[0].kill()
+        output, _ = processes[1].communicate(timeout=60)
+    assert processes[1].returncode == 2 and "which collects the episodes, has ended" in output

@@ -1,6 +1,7 @@
 """A toy environment that can be told to fail. Importable as `tests.training.walk`, without TensorFlow."""
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -54,3 +55,11 @@ class Walk(gymnasium.Env):
 
     def _state(self) -> np.ndarray:
         return np.array([self._place, self._count], np.float32)
+
+
+class SlowWalk(Walk):
+    """A Walk of some seconds."""
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        time.sleep(0.5)
+        return super().step(action)

@@ -81,7 +81,7 @@ def _train(
     from bayes_planet.training.devices import DeviceError, make_strategy, prepare_devices
     from bayes_planet.training.display import Display
     from bayes_planet.training.events import Events
-    from bayes_planet.training.follower import Chief, Follower
+    from bayes_planet.training.follower import Chief, ChiefEndedError, Follower
     from bayes_planet.training.metrics import MetricsFileError
     from bayes_planet.training.trainer import Interrupted, Trainer, TrainingDivergedError
     from bayes_planet.training.world_models import WorldModelError
@@ -105,7 +105,8 @@ def _train(
             directory,
             parts,
             environments,
-            should_stop=lambda: interruption.requested,
+            # A follower ends with the chief. If it were an update ahead the chief could not finish its own, and save.
+            should_stop=lambda: interruption.requested and process.chief,
             events=Events(display.progress, display.row, display.note),
         )
         with contextlib.closing(trainer):
@@ -118,8 +119,7 @@ def _train(
                             f"Going on after {counters.episodes} episodes and {counters.updates} updates.",
                             highlight=False,
                         )
-                errors = (TrainingDivergedError, RunDirectoryError, *ENVIRONMENT_ERRORS)
-                with user_errors(*errors), display.shown(trainer.counters.episodes):
+                with user_errors(TrainingDivergedError, *ENVIRONMENT_ERRORS), display.shown(trainer.counters.episodes):
                     trainer.run()
             except Interrupted as stop:
                 if not stop.saved:
@@ -129,11 +129,13 @@ def _train(
                     ) from stop
                 console.print(f"Saved in {directory.path}. The same command goes on from here.", highlight=False)
                 return EXIT_INTERRUPTED
-            except tf.errors.UnavailableError as error:
+            except (tf.errors.UnavailableError, ChiefEndedError) as error:
                 if process.count == 1:
                     raise
-                if interruption.requested:
+                if interruption.requested and not process.chief:
                     return EXIT_INTERRUPTED
+                if isinstance(error, ChiefEndedError):
+                    raise UserError(str(error)) from error
                 raise UserError(
                     "Another process of the run has ended, or cannot be reached. Start all processes again: they go on "
                     "from the last checkpoint."

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from bayes_planet.replay.files import write_atomically
-from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError
+from bayes_planet.training.run_directory import RunDirectory
 from bayes_planet.training.trainer import Trainer
 
 POLL_SECONDS = 0.1
@@ -33,6 +33,10 @@ class Chief(Trainer):
         write_atomically(_published(self.directory), str(self.replay.episodes).encode())
 
 
+class ChiefEndedError(RuntimeError):
+    """The process that collects the episodes is not there any more."""
+
+
 class Follower(Trainer):
     """A `Trainer` that leaves collecting, evaluating and saving to the chief, and finds the episodes in its folder.
 
@@ -45,7 +49,7 @@ class Follower(Trainer):
         while (complete := self._complete_episodes()) <= before or self.replay.episodes < complete:
             self._stop_if_asked()
             if next(polls) % POLLS_BETWEEN_LOOKS == 0 and not self.directory.is_locked():
-                raise RunDirectoryError(
+                raise ChiefEndedError(
                     f"The first process of {self.directory.path}, which collects the episodes, has ended. Start all "
                     "processes again: they go on from the last checkpoint."
                 )

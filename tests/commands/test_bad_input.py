@@ -221,4 +221,6 @@ def test_figures_that_cannot_be_written_are_told_by_their_name(capsys, tmp_path)
     directory.unlock()
     page, figures = tmp_path / "page.html", directory.config_file / "figures"
     text = fails(capsys, "report", tmp_path / "run", "--out", page, "--figures", figures)
-    assert f"{page} or {figures} cannot be written" in text and page.exists()
+    assert f"--figures is {figures}, which cannot be written" in text and not page.exists()
+    text = fails(capsys, "report", tmp_path / "run", "--out", directory.config_file / "page.html")
+    assert "--out is" in text and "which cannot be written" in text

@@ -141,11 +141,10 @@ class EnvironmentProcess:
 
     def _died(self) -> WorkerError:
         self.join(5.0)
-        if not self._killed:
-            self._kill()  # what it has started outlives it
         if self._killed:
             message = f"Worker {self.index} hung before and was killed. Call restart({self.index})."
             return WorkerError(message, self.index)
+        self._kill()  # what it has started outlives it
         ending = _ending(self._process.returncode)
         return WorkerError(
             f"Worker {self.index} (process {self.pid}) died during `{self._asked}`: {ending}.{self._log_tail()}",

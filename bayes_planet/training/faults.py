@@ -4,11 +4,10 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-import numpy as np
-
 from bayes_planet.envs import NonFiniteError, WorkerError
 from bayes_planet.envs.errors import EpisodeFault
 from bayes_planet.replay.rollout import Environments, Episode, Policy, rollout_some
+from bayes_planet.training.seeds import Stream, environment_seed
 
 WORKER_FAULTS = 3
 Result = TypeVar("Result")
@@ -84,7 +83,7 @@ class FaultTolerantRollouts:
         with self._lock:
             self.dropped_episodes += 1
         self._note(f"An episode is dropped and run from another seed than {tried[-1]}: {error}")
-        tried.append(int(np.random.SeedSequence((tried[0], len(tried))).generate_state(1)[0] >> 1))
+        tried.append(environment_seed(tried[0], Stream.TRAIN_ENVIRONMENT, len(tried)))
 
     def again(self, environments: Environments, work: Callable[[], Result]) -> Result | None:
         """Does `work` in these environments, again from its start where one failed; gives up after WORKER_FAULTS.

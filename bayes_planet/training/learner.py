@@ -1,4 +1,4 @@
-"""One update of the world model: loss, reduced and clipped gradients, Adam; on any tf.distribute strategy."""
+"""One update of the world model: loss, reduced and clipped gradients, the optimizer; on any tf.distribute strategy."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bayes_planet.config import Config
+from bayes_planet.config import Config, TrainConfig
 from bayes_planet.training.adam import Adam
 from bayes_planet.training.averaging import ParameterAverage
 from bayes_planet.training.devices import uses_xla
+from bayes_planet.training.muon import Muon
 from bayes_planet.world_model import WorldModel
 
 
@@ -27,7 +28,7 @@ class Learner:
       world_model: what came of it so far: the average, or `trained` itself.
       average: the `ParameterAverage`; None without one.
       updates: int64 variable, updates done.
-      optimizer: Adam, with its slots built.
+      optimizer: Adam or Muon (`train.optimizer`), with its slots built.
 
     Source of the optimizer: google-research/planet (Adam, epsilon 1e-4, global norm clipped at 1000).
     """
@@ -46,7 +47,7 @@ class Learner:
         self.variables = list(world_model.trainable_variables)
         with self.strategy.scope():
             self.updates = tf.Variable(0, trainable=False, dtype=tf.int64, name="updates")
-            self.optimizer = Adam(config.train.learning_rate, epsilon=config.train.adam_epsilon)
+            self.optimizer = _optimizer(config.train)
             self.optimizer._create_all_weights(self.variables)
         self.average: ParameterAverage | None = None
         if average is not None:
@@ -59,8 +60,10 @@ class Learner:
         self._update = tf.function(self._distributed_update, autograph=False)
 
     def set_learning_rate(self) -> None:
-        """To the configuration's, to be called after a restore: a checkpoint brings the one that it was saved with."""
+        """To the configuration's, to be called after a restore: a checkpoint brings what it was saved with."""
         self.optimizer.learning_rate = self.config.train.learning_rate
+        if isinstance(self.optimizer, Muon):
+            self.optimizer.matrix_learning_rate = self.config.train.matrix_learning_rate
 
     def seeds(self, update: int) -> tuple[np.ndarray, np.ndarray]:
         """The update's seeds (state and image noise; weights): a function of the run's seed and the count alone."""
@@ -174,3 +177,9 @@ class Learner:
             stddev = self.trained.weight_stddev()
             metrics.update({f"weight_stddev/{name}": value for name, value in stddev.items()})
         return metrics
+
+
+def _optimizer(config: TrainConfig) -> Adam:
+    if config.optimizer == "muon":
+        return Muon(config.learning_rate, config.matrix_learning_rate, epsilon=config.adam_epsilon)
+    return Adam(config.learning_rate, epsilon=config.adam_epsilon)

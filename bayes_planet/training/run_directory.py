@@ -36,6 +36,7 @@ ADJUSTABLE = (
     "train.batch_size",
     "train.sequence_length",
     "train.learning_rate",
+    "train.matrix_learning_rate",
     "train.adam_epsilon",
     "train.clip_norm",
     "train.collect_during_updates",

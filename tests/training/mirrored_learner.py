@@ -7,17 +7,18 @@ import tensorflow as tf
 from bayes_planet import presets
 from bayes_planet.training.build import build
 from bayes_planet.training.learner import Learner
+from bayes_planet.training.muon import Muon
 from tests.world_model.tiny import DENSE_LAYERS, tiny_batch, tiny_config, tiny_model
 
 FOLD = tf.random.experimental.stateless_fold_in
 
 
-def check(replica_noise: str) -> None:
+def check(replica_noise: str, optimizer_name: str = "adam") -> None:
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     config = tiny_config(
         bayesian={"layers": DENSE_LAYERS, "initial_stddev": 0.2, "replica_noise": replica_noise},
         loss={"free_nats": 0.0},
-        train={"learning_rate": 1e-2, "clip_norm": 2.0},
+        train={"learning_rate": 1e-2, "clip_norm": 2.0, "optimizer": optimizer_name},
     )
     with strategy.scope():
         model = tiny_model(config)
@@ -60,7 +61,9 @@ def check(replica_noise: str) -> None:
     kl = sum(float(value) for value in model.weight_kl().values())
     np.testing.assert_allclose(metrics["weight_kl/total"], kl, rtol=1e-4)
 
-    optimizer = tf.keras.optimizers.legacy.Adam(1e-2, epsilon=config.train.adam_epsilon)
+    epsilon = config.train.adam_epsilon
+    adam = tf.keras.optimizers.legacy.Adam(1e-2, epsilon=epsilon)
+    optimizer = adam if optimizer_name == "adam" else Muon(1e-2, 2e-3, epsilon=epsilon)
     gradients, _ = tf.clip_by_global_norm(gradients, 2.0)
     optimizer.apply_gradients(zip(gradients, alone.trainable_variables, strict=True))
     for ours, theirs in zip(model.trainable_variables, alone.trainable_variables, strict=True):
@@ -69,7 +72,7 @@ def check(replica_noise: str) -> None:
 
     if replica_noise == "different":
         check_second_update(learner, batch)
-    print("same with noise", replica_noise)
+    print("same with noise", replica_noise, "and", optimizer_name)
 
 
 def check_average() -> None:
@@ -131,8 +134,9 @@ def check_acting_beside_a_learner() -> None:
 def main() -> None:
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-    for replica_noise in ("different", "equal"):
-        check(replica_noise)
+    check("different")
+    check("equal")
+    check("different", "muon")
     check_average()
     check_acting_beside_a_learner()
 

@@ -232,13 +232,19 @@ def test_two_devices_are_the_sum_of_their_parts():
         check=False,
     )
     assert result.returncode == 0, result.stderr[-3000:]
-    told = ["same with noise different", "same with noise equal", "same average", "acts beside a learner elsewhere"]
-    assert result.stdout.splitlines() == told
+    assert result.stdout.splitlines() == [
+        "same with noise different and adam",
+        "same with noise equal and adam",
+        "same with noise different and muon",
+        "same average",
+        "acts beside a learner elsewhere",
+    ]
 
 
-def test_loss_gradients_clipping_and_adam_are_one_xla_program():
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_loss_gradients_clipping_and_optimizer_are_one_xla_program(optimizer):
     """What a TPU needs: one replica's whole step without a host call or a dynamic shape."""
-    learner = make()
+    learner = make(train={"optimizer": optimizer})
     step = tf.function(learner.replica_step, jit_compile=True, autograph=False)
     batch = learner.distribute(tiny_batch(2, 2, STATE_SHAPES, seed=0))
     before = [variable.numpy() for variable in learner.variables]

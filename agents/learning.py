@@ -132,7 +132,7 @@ def opened(
     A run that has no checkpoint begins with the weights that `parts` have now, and saves them: a second try in this
     process, after an error, begins with the same.
     """
-    directory.prepare(config)
+    config = directory.prepare(config)
     try:
         environments = open_environments()
         trainer = Trainer.from_parts(

@@ -87,7 +87,7 @@ class BayesPlanet(TrainedModel):
     ):
         self._begin(settings.configure(env, config, seed, overrides, world_model), env, verbose)
         directory = self._choose_folder(logdir)
-        directory.prepare(self.config, change)
+        self.config = directory.prepare(self.config, change)
         directory.unlock()
         _prepare_devices(device, self.config)
         environments = self._training_environments()

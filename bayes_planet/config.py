@@ -59,7 +59,7 @@ class EnvConfig:
     camera: str = setting("auto", "camera name or number; auto: 0, 2 for quadruped, and where a Gymnasium environment draws from by itself")
     action_repeat: int = setting(4, "env steps one action is held; rewards are summed", "PlaNet, App. A")
     episode_env_steps: int = setting(1000, "env steps after which an episode is cut; 0: the task's own limit")
-    render_quality: str = setting("auto", "auto (fast on software GL, else full), fast (no shadows, no antialiasing), full")
+    render_quality: str = setting("auto", "fast (no shadows, no antialiasing), full, or auto: fast where the first start of the run has software GL, else full")
     gl_backend: str = setting("auto", "auto (MUJOCO_GL, else EGL, else OSMesa; on macOS GLFW), egl, osmesa, glfw")
     workers: int = setting(1, "environment processes that collect side by side")
     timeout_seconds: float = setting(60.0, "seconds a worker may take to answer before it counts as hung; inf: any")

@@ -35,7 +35,7 @@ def test_the_recipe_ends_with_its_configuration():
     stack, overrides = ["bayes_planet", "cheetah_run", "laptop"], [item for item in said[-1].split() if "=" in item]
     assert len(said) == 7 and said[-1].startswith(f"train --change --config {' '.join(stack)} --logdir")
     there = presets.read(FOLDER / "config.yaml")
-    assert set(presets.differences(presets.load(stack, overrides), there)) <= {"train.episodes"}
+    assert set(presets.differences(presets.load(stack, overrides), there)) <= {"train.episodes", "env.render_quality"}
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ NOT_THE_METHOD = (
     "env.workers",
     "env.timeout_seconds",
     "env.gl_backend",
+    "env.render_quality",  # of the machine where it was auto, as runs of earlier versions say
     "replay.",
     "evaluation.",
     "train.episodes",

@@ -1,6 +1,7 @@
 """The folder of a run: what lies where, who may write to it, and whether it belongs to this configuration."""
 
 import contextlib
+import dataclasses
 import fcntl
 import json
 import time
@@ -11,6 +12,7 @@ import gymnasium
 
 from bayes_planet import presets
 from bayes_planet.config import Config
+from bayes_planet.envs.rendering import find_backend, resolve_quality
 from bayes_planet.replay.files import recover_folder, write_atomically
 from bayes_planet.training import spaces
 from bayes_planet.training.starts import announcement, start, versions
@@ -97,13 +99,14 @@ class RunDirectory:
         self.logs = self.logs / f"process-{index}"
         self.logs.mkdir(parents=True, exist_ok=True)
         self.metrics = self.logs
-        return config
+        return self._as_drawn(config)
 
     def prepare(self, config: Config, change: bool = False) -> Config:
         """Makes the folder and writes config.yaml, or checks that it belongs to `config`; returns the one to run.
 
         A folder that does not hold a run (`holds_run`) is free for any. What `change` changes is noted in starts.json
-        first, for `record_start`, so that it is not lost where this start fails before.
+        first, for `record_start`, so that it is not lost where this start fails before. `env.render_quality=auto`
+        becomes what it stands for, once and for all: on another machine the model would see other pictures.
 
         Args:
           config: of the run.
@@ -123,6 +126,7 @@ class RunDirectory:
         self.logs.mkdir(parents=True, exist_ok=True)
         self.lock()
         try:
+            config = self._as_drawn(config)
             recover_folder(self.best_model)
             if self.holds_run() or self._belongs_to(config, change):
                 self._announce(self._check(config, change))
@@ -272,6 +276,18 @@ class RunDirectory:
             return True
         return False
 
+    def _as_drawn(self, config: Config) -> Config:
+        """The configuration with the render quality of the run that lies here, or that `auto` gives on this machine."""
+        if config.env.render_quality != "auto" or config.env.observations == "state":
+            return config
+        quality = self.read_config().env.render_quality if self.holds_run() else "auto"
+        if quality == "auto":
+            backend = find_backend(config.env.gl_backend)
+            if backend.failure:
+                return config  # the environments say what is missing
+            quality = resolve_quality(quality, backend)
+        return dataclasses.replace(config, env=dataclasses.replace(config.env, render_quality=quality))
+
     def _belongs_to(self, config: Config, change: bool) -> bool:
         try:
             self._check(config, change)
@@ -284,7 +300,7 @@ class RunDirectory:
         changed = {
             key: values
             for key, values in presets.differences(self.read_config(), config).items()
-            if not key.startswith(CHANGEABLE)
+            if not (key.startswith(CHANGEABLE) or (key == "env.render_quality" and "auto" in values))
         }
         adjustable = all(key.startswith(ADJUSTABLE) for key in changed)
         if changed and not (change and adjustable):

@@ -17,13 +17,18 @@ import pytest
 import tensorflow as tf
 
 from bayes_planet import presets
-from bayes_planet.config import BayesianConfig, Config
+from bayes_planet.config import BayesianConfig, Config, EnvConfig
+from bayes_planet.envs.rendering import Backend
 from bayes_planet.replay import EpisodeStore
 from bayes_planet.report.starts import machine_text, read_starts
 from bayes_planet.training import run_directory
 from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError
 from bayes_planet.training.starts import machine, versions
 from tests.replay.make import make_episode
+
+
+def seeded(seed: int) -> Config:
+    return Config(seed=seed, env=EnvConfig(render_quality="fast"))
 
 
 def change(config: Config, **records) -> Config:
@@ -36,7 +41,7 @@ def change(config: Config, **records) -> Config:
 @pytest.fixture
 def run(tmp_path):
     directory = RunDirectory(tmp_path / "runs" / "x")
-    directory.prepare(Config(seed=3))
+    directory.prepare(seeded(3))
     EpisodeStore(directory.episodes, 0).add(make_episode(0, 5), 0)
     yield directory
     directory.unlock()
@@ -46,7 +51,7 @@ def run(tmp_path):
 def free(tmp_path):
     """What a start leaves that came to nothing."""
     directory = RunDirectory(tmp_path / "runs" / "y")
-    directory.prepare(Config(seed=3))
+    directory.prepare(seeded(3))
     directory.unlock()
     return directory
 
@@ -64,26 +69,26 @@ def started(path: Path, config: Config, change: bool, episodes: int | None = Non
 
 
 def learning_rate(value: float) -> Config:
-    return change(Config(seed=3), train={"learning_rate": value})
+    return change(seeded(3), train={"learning_rate": value})
 
 
 def test_a_new_folder_holds_the_resolved_configuration(run):
     assert run.logs.is_dir() and run.config_file.is_file()
-    assert run.read_config() == Config(seed=3) == presets.read(run.config_file)
+    assert run.read_config() == seeded(3) == presets.read(run.config_file)
     assert {path.parent for path in (run.episodes, run.checkpoints, run.videos, run.metrics_file)} == {run.path}
 
 
 def test_the_same_configuration_goes_on(run):
     run.unlock()
     again = RunDirectory(run.path)
-    assert again.prepare(Config(seed=3)) == Config(seed=3)
+    assert again.prepare(seeded(3)) == seeded(3)
     again.unlock()
 
 
 def test_another_configuration_is_refused_and_nothing_is_changed(run):
     run.unlock()
     before = run.config_file.read_text()
-    other = change(Config(seed=4), train={"batch_size": 7})
+    other = change(seeded(4), train={"batch_size": 7})
     with pytest.raises(RunDirectoryError) as error:
         RunDirectory(run.path).prepare(other)
     for text in ("seed: 3 there, 4 now", "train.batch_size: 50 there, 7 now", "--logdir"):
@@ -91,14 +96,14 @@ def test_another_configuration_is_refused_and_nothing_is_changed(run):
     assert run.config_file.read_text() == before
     # The folder is free for who comes with the right configuration.
     again = RunDirectory(run.path)
-    again.prepare(Config(seed=3))
+    again.prepare(seeded(3))
     again.unlock()
 
 
 def test_what_does_not_change_the_learned_may_change(run):
     run.unlock()
     other = change(
-        Config(seed=3),
+        seeded(3),
         train={"episodes": 2000, "checkpoints_kept": 9, "log_every_updates": 5},
         env={"workers": 4, "timeout_seconds": 5.0},
         replay={"ram_gigabytes": 0.5},
@@ -122,21 +127,21 @@ def test_what_does_not_change_the_learned_may_change(run):
 def test_what_changes_the_learned_may_not(run, changes):
     run.unlock()
     with pytest.raises(RunDirectoryError, match="another configuration"):
-        RunDirectory(run.path).prepare(change(Config(seed=3), **changes))
+        RunDirectory(run.path).prepare(change(seeded(3), **changes))
 
 
 def test_change_goes_on_with_other_settings_and_keeps_what_changed_when(run):
     run.record_start(0)
     run.unlock()
     other = change(
-        Config(seed=3),
+        seeded(3),
         planner={"horizon": 20},
         train={"exploration_noise": 0.1, "episodes": 9},
         model={"bayesian": BayesianConfig(kl_scale=0.5)},
     )
     with pytest.raises(RunDirectoryError, match="With --change the run goes on"):
         RunDirectory(run.path).prepare(other)
-    assert run.read_config() == Config(seed=3)
+    assert run.read_config() == seeded(3)
     again = RunDirectory(run.path)
     assert again.prepare(other, change=True) == other == again.read_config()
     again.unlock()
@@ -212,7 +217,7 @@ def test_a_start_that_cannot_replace_the_configuration_changes_nothing(run, monk
         patch.setattr(run_directory.presets, "save", lambda *arguments: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             started(run.path, learning_rate(5e-4), True)
-    assert run.read_config() == Config(seed=3)
+    assert run.read_config() == seeded(3)
     changes = [entry.get("changed") for entry in started(run.path, learning_rate(again), True, 4)]
     assert changes == ([None] if again == 1e-3 else [None, {"train.learning_rate": [1e-3, 5e-4]}])
 
@@ -230,7 +235,7 @@ def test_going_back_loses_nothing_whenever_it_fails(run, monkeypatch):
 
 
 def test_change_is_recorded_before_the_first_episode_too(free):
-    (first,) = started(free.path, Config(seed=3), False, 0)
+    (first,) = started(free.path, seeded(3), False, 0)
     assert started(free.path, learning_rate(5e-4), True) == [first]
     assert started(free.path, learning_rate(5e-4), False, 0)[1]["changed"] == {"train.learning_rate": [1e-3, 5e-4]}
 
@@ -244,13 +249,13 @@ def test_a_start_that_came_to_nothing_does_not_bind_the_folder(free):
     free.checkpoints.mkdir()
     EpisodeStore(free.episodes, 0)
     (free.episodes / ".episode-000000-rows000005.npz.tmp").write_text("half")
-    other = change(Config(seed=4), env={"name": "dm_control/cartpole-swingup"})
+    other = change(seeded(4), env={"name": "dm_control/cartpole-swingup"})
     assert not free.holds_run()
-    assert started(free.path, Config(seed=3), False) == started(free.path, Config(seed=3), False) != []
+    assert started(free.path, seeded(3), False) == started(free.path, seeded(3), False) != []
     (entry,) = started(free.path, other, False, 0)  # those of another run are not its own
     assert free.read_config() == other and "changed" not in entry
     free.config_file.unlink()
-    assert started(free.path, Config(seed=5), False) == [entry]  # nothing says that it is of another run
+    assert started(free.path, seeded(5), False) == [entry]  # nothing says that it is of another run
     free.config_file.write_text("settings: [of another version]")
     started(free.path, other, False)
     assert free.read_config() == other
@@ -274,18 +279,18 @@ def test_a_folder_with_something_learned_is_not_free(free, name):
     file.write_text('{"updates": 0}\n')
     assert free.holds_run()
     with pytest.raises(RunDirectoryError, match="another configuration" if name != "model.json" else "saved model"):
-        started(free.path, Config(seed=4), False)
-    assert free.read_config() == Config(seed=3)
+        started(free.path, seeded(4), False)
+    assert free.read_config() == seeded(3)
 
 
 def test_a_configuration_that_no_start_has_written_is_not_replaced(tmp_path):
     """A file of the user's, in a folder that was never a run's."""
     (tmp_path / "config.yaml").write_text("seed: 3\n")
     with pytest.raises(RunDirectoryError, match="another configuration"):
-        started(tmp_path, Config(seed=4), False)
+        started(tmp_path, seeded(4), False)
     (tmp_path / "config.yaml").write_text("mine: 3\n")
     with pytest.raises(presets.ConfigError, match="mine"):
-        started(tmp_path, Config(seed=4), False)
+        started(tmp_path, seeded(4), False)
     assert (tmp_path / "config.yaml").read_text() == "mine: 3\n"
 
 
@@ -294,15 +299,15 @@ def test_a_process_beside_the_chief_waits_for_it_to_replace_such_a_start(free, m
 
     def prepare() -> None:
         time.sleep(0.5)
-        chief.prepare(Config(seed=4))
+        chief.prepare(seeded(4))
 
     thread = threading.Thread(target=prepare)
     thread.start()
-    assert RunDirectory(free.path).follow(Config(seed=4), 1, seconds=60) == Config(seed=4)
+    assert RunDirectory(free.path).follow(seeded(4), 1, seconds=60) == seeded(4)
     thread.join()
     monkeypatch.setattr(run_directory, "REPLACING_SECONDS", 0.2)
     with pytest.raises(RunDirectoryError, match="seed: 4 there, 5 now"):
-        RunDirectory(free.path).follow(Config(seed=5), 1, seconds=60)
+        RunDirectory(free.path).follow(seeded(5), 1, seconds=60)
     chief.unlock()
 
 
@@ -312,12 +317,12 @@ def test_a_process_beside_the_chief_waits_for_it_to_replace_such_a_start(free, m
 )
 def test_change_does_not_reach_what_shapes_parameters_or_replay(run, changes):
     run.unlock()
-    other = change(Config(seed=3), planner={"horizon": 20}, **changes)
+    other = change(seeded(3), planner={"horizon": 20}, **changes)
     with pytest.raises(RunDirectoryError, match="--change is for planner"):
         RunDirectory(run.path).prepare(other, change=True)
-    assert run.read_config() == Config(seed=3)
+    assert run.read_config() == seeded(3)
     again = RunDirectory(run.path)
-    again.prepare(Config(seed=3))
+    again.prepare(seeded(3))
     again.unlock()
 
 
@@ -338,7 +343,7 @@ def test_two_processes_cannot_train_in_one_folder(run):
     assert other_process() == "mine\n"
     # That process has ended, so its lock is gone.
     again = RunDirectory(run.path)
-    again.prepare(Config(seed=3))
+    again.prepare(seeded(3))
     again.unlock()
 
 
@@ -348,8 +353,8 @@ def test_a_file_system_without_locks_is_trained_on(tmp_path, monkeypatch):
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
     run = RunDirectory(tmp_path / "run")
-    run.prepare(Config(seed=3))
-    assert run.read_config() == Config(seed=3)
+    run.prepare(seeded(3))
+    assert run.read_config() == seeded(3)
     run.unlock()
 
 
@@ -413,10 +418,51 @@ def test_a_broken_list_of_starts_is_named_and_kept(run, text):
     with pytest.raises(RunDirectoryError, match="starts.json cannot be read"):
         RunDirectory(run.path).prepare(learning_rate(5e-4), change=True)
     assert run.starts_file.read_text() == text and read_starts(run.path) == []
-    assert run.read_config() == Config(seed=3)
+    assert run.read_config() == seeded(3)
 
 
 def test_a_saved_model_says_what_it_is(run):
     assert run.saved_model() is None
     run.model_file.write_text(json.dumps({"format": 1}))
     assert run.saved_model() == {"format": 1}
+
+
+GPU = Backend("egl", "NVIDIA H100 80GB HBM3/PCIe/SSE2")
+SOFTWARE = Backend("egl", "llvmpipe (LLVM 15.0.6, 256 bits)")
+
+
+@pytest.mark.parametrize(("backend", "quality"), [(GPU, "full"), (SOFTWARE, "fast")])
+def test_what_auto_draws_is_part_of_the_run(tmp_path, monkeypatch, backend, quality):
+    monkeypatch.setattr(run_directory, "find_backend", lambda gl_backend: backend)
+    config = RunDirectory(tmp_path).prepare(Config())
+    assert config == drawn(Config(), quality) == presets.read(tmp_path / "config.yaml")
+
+
+def drawn(config: Config, quality: str) -> Config:
+    return dataclasses.replace(config, env=dataclasses.replace(config.env, render_quality=quality))
+
+
+def test_a_run_is_drawn_on_another_machine_as_where_it_began(run, monkeypatch):
+    monkeypatch.setattr(run_directory, "find_backend", lambda gl_backend: GPU)
+    run.unlock()
+    again = RunDirectory(run.path)
+    assert again.prepare(drawn(seeded(3), "auto")) == seeded(3)
+    again.unlock()
+    with pytest.raises(RunDirectoryError, match="env.render_quality: 'fast' there, 'full' now"):
+        RunDirectory(run.path).prepare(drawn(seeded(3), "full"), change=True)
+
+
+def test_a_run_of_a_version_that_kept_auto_goes_on(run, monkeypatch):
+    run.unlock()
+    presets.save(drawn(seeded(3), "auto"), run.config_file)
+    monkeypatch.setattr(run_directory, "find_backend", lambda gl_backend: GPU)
+    assert RunDirectory(run.path).prepare(drawn(seeded(3), "auto")) == drawn(seeded(3), "full")
+
+
+@pytest.mark.parametrize("backend", [GPU, Backend("disabled", failure="there is none")])
+def test_without_images_or_a_backend_auto_stays(tmp_path, monkeypatch, backend):
+    monkeypatch.setattr(run_directory, "find_backend", lambda gl_backend: backend)
+    config = Config()
+    if not backend.failure:
+        config = dataclasses.replace(config, env=dataclasses.replace(config.env, observations="state"))
+    assert RunDirectory(tmp_path).prepare(config) == config

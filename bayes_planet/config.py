@@ -209,6 +209,8 @@ class TrainConfig:
     episodes: int = setting(1000, "training episodes to collect, seed episodes included", "PlaNet, Sec. 5")
     seed_episodes: int = setting(5, "episodes of random actions before the first update", "PlaNet, App. A")
     updates_per_episode: int = setting(100, "updates before each further episode", "PlaNet, App. A")
+    updates_per_episode_final: int = setting(100, "that number after train.updates_anneal_episodes")
+    updates_anneal_episodes: int = setting(0, "training episodes behind the seed episodes over which updates_per_episode changes linearly to updates_per_episode_final: few episodes are soon learnt by heart; 0: it never does")
     batch_size: int = setting(50, "sequences a batch", "PlaNet, App. A")
     sequence_length: int = setting(50, "time steps a sequence", "PlaNet, App. A")
     optimizer: str = setting("adam", "adam, or muon: matrices of dense and recurrent layers move along the orthogonalised momentum of their gradients, all else as with adam", "PlaNet, App. A; muon: Jordan et al. 2024")
@@ -230,7 +232,7 @@ class TrainConfig:
     skipped_updates_limit: int = setting(20, "updates in a row with a gradient that is not finite, after which training stops")
 
     def __post_init__(self) -> None:
-        for name in ("seed_episodes", "updates_per_episode", "batch_size", "checkpoints_kept", "log_every_updates", "skipped_updates_limit"):
+        for name in ("seed_episodes", "updates_per_episode", "updates_per_episode_final", "batch_size", "checkpoints_kept", "log_every_updates", "skipped_updates_limit"):
             require(getattr(self, name) >= 1, f"train.{name}", getattr(self, name), "1 or more")
         require(self.sequence_length >= 2, "train.sequence_length", self.sequence_length, "2 or more time steps")
         require(self.episodes >= self.seed_episodes, "train.episodes", self.episodes, f"at least train.seed_episodes, {self.seed_episodes}")
@@ -239,6 +241,7 @@ class TrainConfig:
         require(self.exploration_noise >= 0, "train.exploration_noise", self.exploration_noise, "0 or more")
         require(self.exploration_noise_final >= 0, "train.exploration_noise_final", self.exploration_noise_final, "0 or more")
         require(self.exploration_anneal_episodes >= 0, "train.exploration_anneal_episodes", self.exploration_anneal_episodes, "0 or more episodes")
+        require(self.updates_anneal_episodes >= 0, "train.updates_anneal_episodes", self.updates_anneal_episodes, "0 or more episodes")
         require(self.exploration_noise_exponent >= 0, "train.exploration_noise_exponent", self.exploration_noise_exponent, "0 or more")
         require(0 <= self.average_decay < 1, "train.average_decay", self.average_decay, "0, or a number below 1 such as 0.9995")
         require_choice("train.optimizer", self.optimizer, ("adam", "muon"))

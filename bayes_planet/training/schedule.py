@@ -27,11 +27,16 @@ class Counters:
 def updates_due(config: Config, episodes: int) -> int:
     """Updates that precede the next episode when `episodes` are in the replay.
 
-    `seed_episodes`, then `updates_per_episode` updates before each further one (PlaNet, Algorithm 1).
+    `seed_episodes`, then `updates_per_episode` updates before each further one (PlaNet, Algorithm 1), a number that
+    `updates_anneal_episodes` changes.
     """
     train = config.train
-    last = min(episodes + 1, train.episodes)
-    return max(0, last - train.seed_episodes) * train.updates_per_episode
+    further = max(0, min(episodes + 1, train.episodes) - train.seed_episodes)
+    first, last, steps = train.updates_per_episode, train.updates_per_episode_final, train.updates_anneal_episodes
+    changing = min(further, steps)
+    # The number before the k-th of them is first + (last - first) k / steps, and this their sum, rounded once.
+    annealed = changing * first + (last - first) * changing * (changing + 1) // (2 * steps) if steps else 0
+    return annealed + (further - changing) * (last if steps else first)
 
 
 def next_task(config: Config, counters: Counters) -> Task:

@@ -1,6 +1,7 @@
 """What a run does next is a function of its counters alone, and adds up to the paper's counts."""
 
 import dataclasses
+import itertools
 
 import hypothesis
 import hypothesis.strategies as st
@@ -152,3 +153,33 @@ def test_several_environments_collect_the_same_number_of_episodes(config, worker
 @pytest.mark.parametrize(("episodes", "due"), [(0, 0), (4, 0), (5, 100), (6, 200), (999, 99500), (1000, 99500)])
 def test_updates_due(episodes, due):
     assert updates_due(Config(), episodes) == due
+
+
+def annealed(first: int, last: int, steps: int, seed_episodes: int = 2, episodes: int = 400) -> Config:
+    config = make(seed_episodes, episodes, first, 0)
+    train = dataclasses.replace(config.train, updates_per_episode_final=last, updates_anneal_episodes=steps)
+    return dataclasses.replace(config, train=train)
+
+
+@hypothesis.given(st.integers(1, 300), st.integers(1, 300), st.integers(1, 60))
+def test_annealed_updates_change_linearly_and_then_stay(first, last, steps):
+    config = annealed(first, last, steps)
+    due = [updates_due(config, episodes) for episodes in range(1, 80)]
+    assert due[0] == 0  # one seed episode is missing
+    for number, (before, after) in enumerate(itertools.pairwise(due), 1):
+        expected = first + (last - first) * min(number, steps) / steps
+        assert abs(after - before - expected) < 1.0 + 1e-9 and after > before
+        exact = sum(first + (last - first) * min(k, steps) / steps for k in range(1, number + 1))
+        assert abs(after - exact) < 1.0 + 1e-6
+
+
+def test_annealed_updates_by_hand():
+    config = annealed(50, 200, 3)
+    assert [updates_due(config, episodes) for episodes in range(1, 7)] == [0, 100, 250, 450, 650, 850]
+
+
+def test_a_run_with_annealed_updates_does_them_all():
+    history = simulate(annealed(1, 5, 4, episodes=12))
+    updates = [counters.episodes for task, counters in history if task is Task.UPDATE]
+    assert [updates.count(episodes) for episodes in range(2, 12)] == [2, 3, 4, 5, 5, 5, 5, 5, 5, 5]
+    assert updates_due(annealed(7, 9, 0), 11) == 70

@@ -31,7 +31,11 @@ class Adam(tf.keras.optimizers.legacy.Adam):
 
     def _prepare_local(self, var_device: str, var_dtype: tf.DType, apply_state: dict[Any, dict[str, Any]]) -> None:
         super()._prepare_local(var_device, var_dtype, apply_state)
+        self._idle_unless_taken(apply_state[var_device, var_dtype], lr_t=0.0, beta_1_t=1.0, beta_2_t=1.0)
+
+    def _idle_unless_taken(self, coefficients: dict[str, Any], **idle: float) -> None:
+        """Gives the named coefficients the values with which an update changes nothing, where it is not taken."""
         if self._taken is not None:
-            coefficients = apply_state[var_device, var_dtype]
-            for name, idle in (("lr_t", 0.0), ("beta_1_t", 1.0), ("beta_2_t", 1.0)):
-                coefficients[name] = tf.where(self._taken, coefficients[name], tf.constant(idle, var_dtype))
+            for name, value in idle.items():
+                kept = coefficients[name]
+                coefficients[name] = tf.where(self._taken, kept, tf.constant(value, kept.dtype))

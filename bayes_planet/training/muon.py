@@ -62,20 +62,16 @@ class Muon(Adam):
         return {**super().get_config(), "matrix_learning_rate": rate}
 
     def _create_slots(self, var_list: list[tf.Variable]) -> None:
-        for variable in var_list:
+        super()._create_slots([variable for variable in var_list if not orthogonalised(variable)])
+        for variable in filter(orthogonalised, var_list):
             self.add_slot(variable, "m")
-        for variable in var_list:
-            if not orthogonalised(variable):
-                self.add_slot(variable, "v")
 
     def _prepare_local(self, var_device: str, var_dtype: tf.DType, apply_state: dict[Any, dict[str, Any]]) -> None:
         super()._prepare_local(var_device, var_dtype, apply_state)
-        momentum = tf.constant(MOMENTUM, var_dtype)
-        rate = tf.identity(self._get_hyper("matrix_learning_rate", var_dtype))
-        if self._taken is not None:
-            momentum = tf.where(self._taken, momentum, tf.ones_like(momentum))
-            rate = tf.where(self._taken, rate, tf.zeros_like(rate))
-        apply_state[var_device, var_dtype].update(momentum_t=momentum, matrix_lr_t=rate)
+        coefficients = apply_state[var_device, var_dtype]
+        coefficients["momentum_t"] = tf.constant(MOMENTUM, var_dtype)
+        coefficients["matrix_lr_t"] = tf.identity(self._get_hyper("matrix_learning_rate", var_dtype))
+        self._idle_unless_taken(coefficients, momentum_t=1.0, matrix_lr_t=0.0)
 
     def _resource_apply_dense(self, grad: tf.Tensor, var: tf.Variable, apply_state: Any = None) -> tf.Operation:
         if not orthogonalised(var):

@@ -33,10 +33,12 @@ def updates_due(config: Config, episodes: int) -> int:
     train = config.train
     further = max(0, min(episodes + 1, train.episodes) - train.seed_episodes)
     first, last, steps = train.updates_per_episode, train.updates_per_episode_final, train.updates_anneal_episodes
+    if not steps:
+        return further * first
     changing = min(further, steps)
     # The number before the k-th of them is first + (last - first) k / steps, and this their sum, rounded once.
-    annealed = changing * first + (last - first) * changing * (changing + 1) // (2 * steps) if steps else 0
-    return annealed + (further - changing) * (last if steps else first)
+    annealed = changing * first + (last - first) * changing * (changing + 1) // (2 * steps)
+    return annealed + (further - changing) * last
 
 
 def next_task(config: Config, counters: Counters) -> Task:

@@ -63,7 +63,7 @@ def check(replica_noise: str, optimizer_name: str = "adam") -> None:
 
     epsilon = config.train.adam_epsilon
     adam = tf.keras.optimizers.legacy.Adam(1e-2, epsilon=epsilon)
-    optimizer = adam if optimizer_name == "adam" else Muon(1e-2, 2e-3, epsilon=epsilon)
+    optimizer = adam if optimizer_name == "adam" else Muon(1e-2, config.train.matrix_learning_rate, epsilon=epsilon)
     gradients, _ = tf.clip_by_global_norm(gradients, 2.0)
     optimizer.apply_gradients(zip(gradients, alone.trainable_variables, strict=True))
     for ours, theirs in zip(model.trainable_variables, alone.trainable_variables, strict=True):

@@ -435,28 +435,24 @@ SOFTWARE = Backend("egl", "llvmpipe (LLVM 15.0.6, 256 bits)")
 def test_what_auto_draws_is_part_of_the_run(tmp_path, monkeypatch, backend, quality):
     monkeypatch.setattr(run_directory, "find_backend", lambda gl_backend: backend)
     config = RunDirectory(tmp_path).prepare(Config())
-    assert config == drawn(Config(), quality) == presets.read(tmp_path / "config.yaml")
-
-
-def drawn(config: Config, quality: str) -> Config:
-    return dataclasses.replace(config, env=dataclasses.replace(config.env, render_quality=quality))
+    assert config == change(Config(), env={"render_quality": quality}) == presets.read(tmp_path / "config.yaml")
 
 
 def test_a_run_is_drawn_on_another_machine_as_where_it_began(run, monkeypatch):
     monkeypatch.setattr(run_directory, "find_backend", lambda gl_backend: GPU)
     run.unlock()
     again = RunDirectory(run.path)
-    assert again.prepare(drawn(seeded(3), "auto")) == seeded(3)
+    assert again.prepare(change(seeded(3), env={"render_quality": "auto"})) == seeded(3)
     again.unlock()
     with pytest.raises(RunDirectoryError, match="env.render_quality: 'fast' there, 'full' now"):
-        RunDirectory(run.path).prepare(drawn(seeded(3), "full"), change=True)
+        RunDirectory(run.path).prepare(change(seeded(3), env={"render_quality": "full"}), change=True)
 
 
 def test_a_run_of_a_version_that_kept_auto_goes_on(run, monkeypatch):
     run.unlock()
-    presets.save(drawn(seeded(3), "auto"), run.config_file)
+    presets.save(change(seeded(3), env={"render_quality": "auto"}), run.config_file)
     monkeypatch.setattr(run_directory, "find_backend", lambda gl_backend: GPU)
-    assert RunDirectory(run.path).prepare(drawn(seeded(3), "auto")) == drawn(seeded(3), "full")
+    assert RunDirectory(run.path).prepare(change(seeded(3), env={"render_quality": "auto"})) == change(seeded(3), env={"render_quality": "full"})
 
 
 @pytest.mark.parametrize("backend", [GPU, Backend("disabled", failure="there is none")])
@@ -464,5 +460,5 @@ def test_without_images_or_a_backend_auto_stays(tmp_path, monkeypatch, backend):
     monkeypatch.setattr(run_directory, "find_backend", lambda gl_backend: backend)
     config = Config()
     if not backend.failure:
-        config = dataclasses.replace(config, env=dataclasses.replace(config.env, observations="state"))
+        config = change(config, env={"observations": "state"})
     assert RunDirectory(tmp_path).prepare(config) == config

@@ -15,7 +15,7 @@ from bayes_planet.evaluation.model_analysis import Settings, analyse_model
 from bayes_planet.planning import Actor
 from bayes_planet.replay.rollout import Episode, rollout
 from bayes_planet.training.build import Parts
-from bayes_planet.training.exploration import noise_of_episode
+from bayes_planet.training.exploration import noise_of_episode, shape_of_noise
 from bayes_planet.training.policies import ActorPolicy, RandomPolicy
 from bayes_planet.training.seeds import Stream, environment_seed
 
@@ -59,8 +59,8 @@ def collect_held_out(
 
     def policy(number: int, explore: bool) -> ActorPolicy:
         noise = noise_of_episode(config.train, config.train.episodes) if explore else 0.0
-        exponent = config.train.exploration_noise_exponent
-        return ActorPolicy(actor, seed, Stream.EVALUATION_ACTOR, _COUNT, number, noise=noise, noise_exponent=exponent)
+        shape = shape_of_noise(config.train)
+        return ActorPolicy(actor, seed, Stream.EVALUATION_ACTOR, _COUNT, number, noise=noise, shape=shape)
 
     note(f"{episodes} held-out episodes")
     seeds = [environment_seed(seed, Stream.EVALUATION_ENVIRONMENT, _COUNT, index) for index in range(episodes)]

@@ -13,7 +13,7 @@ from bayes_planet.config import Config
 from bayes_planet.planning import Actor
 from bayes_planet.replay.groups import Group, side_by_side
 from bayes_planet.replay.rollout import Environments, Episode
-from bayes_planet.training.exploration import noise_of_episode
+from bayes_planet.training.exploration import noise_of_episode, shape_of_noise
 from bayes_planet.training.faults import FaultTolerantRollouts, Result
 from bayes_planet.training.policies import ActorPolicy, RandomPolicy
 from bayes_planet.training.seeds import Stream, environment_seed
@@ -174,7 +174,7 @@ class Collector:
         return ActorPolicy(
             self._actor, config.seed, Stream.TRAIN_ACTOR, first,
             noise=[noise_of_episode(config.train, index) for index in indices],
-            noise_exponent=config.train.exploration_noise_exponent, before_step=before_step,
+            shape=shape_of_noise(config.train), before_step=before_step,
         )  # fmt: skip
 
     def surviving_faults(self, environments: Environments, work: Callable[[], Result]) -> Result | None:

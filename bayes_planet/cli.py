@@ -1,4 +1,4 @@
-"""The command line: `bayes-planet train | evaluate | analyse | report | export | configs`."""
+"""The command line: `bayes-planet train | evaluate | analyse | report | export | pack | unpack | configs`."""
 
 import argparse
 import sys
@@ -153,6 +153,31 @@ def parser() -> argparse.ArgumentParser:
     )
     export.add_argument("--overwrite", action="store_true", help="replace an earlier export in DIR")
 
+    pack = commands.add_parser(
+        "pack",
+        help="write a run into a small folder, to keep or move it",
+        description="Write a run's newest checkpoint and the actions of its episodes, from which `unpack` makes the "
+        "run again: some KB an episode instead of its frames. `evaluate` takes the folder too. best_model, videos and "
+        "TensorBoard's files are left out.",
+    )
+    pack.add_argument("run", type=Path, help="the folder of a training run, in any state")
+    pack.add_argument("--out", required=True, type=Path, metavar="DIR", help="the folder to write; made if missing")
+    pack.add_argument(
+        "--no-optimizer",
+        action="store_true",
+        help="without the optimizer's state, a third of the size: the run goes on from the averaged weights with a "
+        "fresh optimizer",
+    )
+
+    unpack = commands.add_parser(
+        "unpack",
+        help="make a run again from what `pack` wrote",
+        description="Make a run's folder again: its episodes are played anew from their seeds and actions, and "
+        "compared with what they were. `train` with the run's command then goes on with it.",
+    )
+    unpack.add_argument("pack", type=Path, help="a folder that `pack` wrote")
+    unpack.add_argument("--logdir", required=True, type=Path, help="the run's folder; a name that is free")
+
     configs = commands.add_parser("configs", help="list presets, or print the configuration they make")
     configs.add_argument("presets", nargs="*", metavar="PRESET", help="print what these give together")
     configs.add_argument(
@@ -192,6 +217,14 @@ def _run(options: argparse.Namespace) -> int:
         from bayes_planet.commands.report import report
 
         return report(options)
+    if options.command == "pack":
+        from bayes_planet.commands.pack import pack
+
+        return pack(options)
+    if options.command == "unpack":
+        from bayes_planet.commands.pack import unpack
+
+        return unpack(options)
     if options.command == "analyse":
         from bayes_planet.commands.analyse import analyse
 

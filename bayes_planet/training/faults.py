@@ -13,6 +13,12 @@ WORKER_FAULTS = 3
 Result = TypeVar("Result")
 
 
+def seeds_to_try(seed: int) -> list[int]:
+    """The environment seeds that an episode is run from, one after the other, as long as it diverges."""
+    further = [environment_seed(seed, Stream.TRAIN_ENVIRONMENT, tries) for tries in range(1, WORKER_FAULTS + 1)]
+    return [seed, *further]
+
+
 class FaultTolerantRollouts:
     """`rollout` in environments some of which may fail on the way.
 
@@ -83,7 +89,7 @@ class FaultTolerantRollouts:
         with self._lock:
             self.dropped_episodes += 1
         self._note(f"An episode is dropped and run from another seed than {tried[-1]}: {error}")
-        tried.append(environment_seed(tried[0], Stream.TRAIN_ENVIRONMENT, len(tried)))
+        tried.append(seeds_to_try(tried[0])[len(tried)])
 
     def again(self, environments: Environments, work: Callable[[], Result]) -> Result | None:
         """Does `work` in these environments, again from its start where one failed; gives up after WORKER_FAULTS.

@@ -4,7 +4,9 @@ The folder looks like that of a run without episodes, so `bayes-planet evaluate`
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import gymnasium
@@ -30,11 +32,12 @@ def save(
     progress: Progress,
     optimizer: bool = True,
     evaluation: dict[str, Any] | None = None,
+    files: Mapping[str, bytes] = MappingProxyType({}),
 ) -> Path:
     """Writes the folder, whole or not at all; one that holds a saved model is replaced.
 
     Without `optimizer` it takes a third of the space; training that goes on from it begins with a fresh one.
-    `evaluation` is what the model is known to earn, for model.json.
+    `evaluation` is what the model is known to earn, for model.json; `files` are further ones, by name.
 
     Raises:
       ValueError: `path` is a file, or a folder with something else in it.
@@ -55,6 +58,8 @@ def save(
         if evaluation is not None:
             described["evaluation"] = evaluation
         new.model_file.write_text(json.dumps(described, indent=1) + "\n")
+        for name, data in files.items():
+            (temporary / name).write_bytes(data)
         checkpoints(new.checkpoints, learner, optimizer).save({"updates": progress["updates"], "evaluated_at": -1})
     return path
 

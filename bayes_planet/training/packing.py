@@ -1,0 +1,192 @@
+"""A run in a small folder, to be kept or moved: a saved model, and the actions of its episodes instead of frames."""
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bayes_planet.config import Config
+from bayes_planet.envs import Workers
+from bayes_planet.replay import EpisodeStore
+from bayes_planet.replay.episode import CorruptEpisodeError, parse_file_name, read
+from bayes_planet.replay.files import replacing_folder
+from bayes_planet.replay.retelling import BadTellingError, Replayed, Told, cut, decode, encode, is_that, starts_as, tell
+from bayes_planet.replay.rollout import Episode, rollout
+from bayes_planet.training import saved_model
+from bayes_planet.training.build import build
+from bayes_planet.training.faults import seeds_to_try
+from bayes_planet.training.restoring import Spaces, checkpoints, restored
+from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError
+from bayes_planet.training.seeds import Stream, environment_seed
+
+ACTIONS = "actions.npz"
+COUNTERS = "counters.json"
+Progress = Callable[[int, int], None]
+
+
+class Played(NamedTuple):
+    """What `unpack` made again.
+
+    Attributes:
+      episodes: how many.
+      different: returns (here, there) by index, of those that came out otherwise than they had been collected.
+    """
+
+    episodes: int
+    different: dict[int, tuple[float, float]]
+
+
+def pack(run: RunDirectory, out: Path, optimizer: bool = True) -> int:
+    """Writes a run's newest checkpoint and its episodes' actions into a folder; the run is left as it is.
+
+    The folder is a saved model, which `bayes-planet evaluate` and `BayesPlanet.load` take, and has what `unpack`
+    needs too. best_model/, videos and TensorBoard's files are not in it.
+
+    Args:
+      run: with a checkpoint. While it trains, what it has so far is taken.
+      out: as in `saved_model.save`.
+      optimizer: with the optimizer's state and, with `train.average_decay`, the parameters that train; a third of the
+        size without. What is unpacked then goes on from the average with a fresh optimizer.
+
+    Returns:
+      How many episodes are in it.
+
+    Raises:
+      RunDirectoryError: no run, a saved model, or no checkpoint yet.
+      CheckpointError, WorldModelError: as `restored`.
+      ValueError, OSError: as `saved_model.save`.
+    """
+    config, spaces = run.read_config(), run.read_spaces()
+    if run.saved_model() is not None or spaces is None:
+        raise RunDirectoryError(f"{run.path} is no run that can be packed. Give the --logdir of a training run.")
+    parts = build(_without_copy(config), *spaces)
+    counters = checkpoints(run.checkpoints, parts.learner).restore(partial=True)
+    if counters is None:
+        raise RunDirectoryError(f"{run.path} has no checkpoint yet. The first comes with the first updates.")
+    tellings = _tellings(run)
+    steps = sum(len(told.actions) for told in tellings.values())
+    progress = {
+        "episodes": len(tellings),
+        "env_steps": steps * config.env.action_repeat,
+        "updates": int(counters["updates"]),
+    }
+    files = {path.name: path.read_bytes() for path in _beside(run) if path.exists()}
+    files |= {ACTIONS: encode(tellings), COUNTERS: json.dumps(counters).encode()}
+    saved_model.save(out, config, parts.learner, spaces, progress, optimizer, files=files)
+    return len(tellings)
+
+
+def _tellings(run: RunDirectory) -> dict[int, Told]:
+    """The episodes of a run that may be training: nothing in its folder is moved, as an `EpisodeStore` might."""
+    tellings = {}
+    for path in sorted(run.episodes.glob("episode-*.npz")):
+        if (parsed := parse_file_name(path.name)) is not None:
+            with contextlib.suppress(CorruptEpisodeError):  # the run will collect it anew
+                tellings[parsed[0]] = tell(read(path, parsed[1]))
+    return tellings
+
+
+def read_pack(pack: RunDirectory) -> tuple[Config, dict[int, Told], dict[str, Any]]:
+    """Configuration, episodes and counters of what `pack` wrote.
+
+    Raises:
+      RunDirectoryError: the folder is not one of `pack`, or damaged.
+    """
+    actions, counters = pack.path / ACTIONS, pack.path / COUNTERS
+    if saved_model.read_progress(pack) is None or not actions.exists() or not counters.exists():
+        raise RunDirectoryError(
+            f"{pack.path} is no packed run: it lacks {ACTIONS}, {COUNTERS} or model.json. Give a folder that "
+            "`bayes-planet pack` wrote."
+        )
+    try:
+        return pack.read_config(), decode(actions.read_bytes()), json.loads(counters.read_bytes())
+    except (BadTellingError, json.JSONDecodeError) as error:
+        raise RunDirectoryError(
+            f"{pack.path} is damaged: {ACTIONS} or {COUNTERS} cannot be read ({error}). Copy it again from where it "
+            "came from."
+        ) from error
+
+
+def unpack(pack: RunDirectory, run: RunDirectory, processes: int, progress: Progress = lambda done, of: None) -> Played:
+    """Makes a run's folder again: each episode is played anew, from its seed with its actions.
+
+    The same versions on the same kind of machine give the same episodes to the last bit, so the run goes on as it
+    would have where it was packed. Where they do not, an episode is still a true one of its actions, and `different`
+    has it.
+
+    Args:
+      pack: what `pack` wrote.
+      run: a name that is free, or an empty folder. It is made whole or not at all.
+      processes: environments that play side by side.
+      progress: told how many episodes are done, of how many.
+
+    Raises:
+      RunDirectoryError: `pack` is none, or the place is taken.
+      CheckpointError, WorldModelError: as `restored`.
+      Errors of environments: as `Workers`.
+      OSError: the folder could not be written.
+    """
+    config, tellings, counters = read_pack(pack)
+    if run.path.exists() and (not run.path.is_dir() or any(run.path.iterdir())):
+        raise RunDirectoryError(f"{run.path} is taken. Accepted: a name that is free, or an empty folder.")
+    with replacing_folder(run.path) as temporary:
+        temporary.mkdir()
+        new = RunDirectory(temporary)
+        for path in (pack.config_file, pack.spaces_file, *_beside(pack)):
+            if path.exists():
+                (temporary / path.name).write_bytes(path.read_bytes())
+        store = EpisodeStore(new.episodes, ram_bytes=0, compress=config.replay.compress)
+        count = max(1, min(processes, len(tellings)))
+        with Workers(config.env, count, new.logs / "workers.log") as environments:
+            spaces = Spaces(environments.observation_space, environments.action_space)
+            different = _play(config, environments, tellings, store, progress)
+        parts = restored(pack, spaces, _without_copy(config), optimizer=True)
+        checkpoints(new.checkpoints, parts.learner).save(counters)
+    return Played(len(tellings), different)
+
+
+def _play(
+    config: Config, environments: Workers, tellings: dict[int, Told], store: EpisodeStore, progress: Progress
+) -> dict[int, tuple[float, float]]:
+    different = {}
+    indices = sorted(tellings)
+    for start in range(0, len(indices), environments.count):
+        chosen = indices[start : start + environments.count]
+        for index, episode in _played(config, environments, {index: tellings[index] for index in chosen}).items():
+            told = tellings[index]
+            store.add(episode, index)
+            if not is_that(told, episode):
+                different[index] = tell(episode).return_, told.return_
+        progress(start + len(chosen), len(indices))
+    return different
+
+
+def _played(config: Config, environments: Workers, tellings: dict[int, Told]) -> dict[int, Episode]:
+    """Episodes that begin as was told, where a seed does that: one that diverged was collected from another seed."""
+    done: dict[int, Episode] = {}
+    seeds = {
+        index: seeds_to_try(environment_seed(config.seed, Stream.TRAIN_ENVIRONMENT, index)) for index in tellings
+    }
+    for tries in range(len(next(iter(seeds.values())))):
+        chosen = [index for index in tellings if index not in done or not starts_as(tellings[index], done[index])]
+        if not chosen:
+            break
+        policy = Replayed([tellings[index] for index in chosen])
+        for index, episode in zip(
+            chosen, rollout(environments, policy, [seeds[index][tries] for index in chosen]), strict=True
+        ):
+            if index not in done or starts_as(tellings[index], episode):
+                done[index] = cut(tellings[index], episode)
+    return done
+
+
+def _without_copy(config: Config) -> Config:
+    """To collect during updates takes a copy of the model, which is not in a pack."""
+    return dataclasses.replace(config, train=dataclasses.replace(config.train, collect_during_updates=False))
+
+
+def _beside(directory: RunDirectory) -> tuple[Path, ...]:
+    """What a run has noted, beside its configuration."""
+    return directory.metrics_file, directory.starts_file, directory.versions_file

@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bayes_planet.config import Config
-from bayes_planet.envs import Workers
+from bayes_planet.envs import NonFiniteError, Workers
+from bayes_planet.envs.errors import EpisodeFault
 from bayes_planet.replay import EpisodeStore
+from bayes_planet.replay.action_log import ActionLog, ActionLogError, LoggedActions, decode, encode
 from bayes_planet.replay.episode import CorruptEpisodeError, parse_file_name, read
 from bayes_planet.replay.files import replacing_folder
-from bayes_planet.replay.retelling import BadTellingError, Replayed, Told, cut, decode, encode, is_that, starts_as, tell
-from bayes_planet.replay.rollout import Episode, rollout
+from bayes_planet.replay.rollout import Episode, rollout_some
 from bayes_planet.training import saved_model
 from bayes_planet.training.build import build
-from bayes_planet.training.faults import seeds_to_try
+from bayes_planet.training.faults import WORKER_FAULTS, seeds_to_try
 from bayes_planet.training.restoring import Spaces, checkpoints, restored
 from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError
 from bayes_planet.training.seeds import Stream, environment_seed
@@ -65,30 +66,30 @@ def pack(run: RunDirectory, out: Path, optimizer: bool = True) -> int:
     counters = checkpoints(run.checkpoints, parts.learner).restore(partial=True)
     if counters is None:
         raise RunDirectoryError(f"{run.path} has no checkpoint yet. The first comes with the first updates.")
-    tellings = _tellings(run)
-    steps = sum(len(told.actions) for told in tellings.values())
+    logs = _logs(run)
+    steps = sum(len(log.actions) for log in logs.values())
     progress = {
-        "episodes": len(tellings),
+        "episodes": len(logs),
         "env_steps": steps * config.env.action_repeat,
         "updates": int(counters["updates"]),
     }
     files = {path.name: path.read_bytes() for path in _beside(run) if path.exists()}
-    files |= {ACTIONS: encode(tellings), COUNTERS: json.dumps(counters).encode()}
+    files |= {ACTIONS: encode(logs), COUNTERS: json.dumps(counters).encode()}
     saved_model.save(out, config, parts.learner, spaces, progress, optimizer, files=files)
-    return len(tellings)
+    return len(logs)
 
 
-def _tellings(run: RunDirectory) -> dict[int, Told]:
+def _logs(run: RunDirectory) -> dict[int, ActionLog]:
     """The episodes of a run that may be training: nothing in its folder is moved, as an `EpisodeStore` might."""
-    tellings = {}
+    logs = {}
     for path in sorted(run.episodes.glob("episode-*.npz")):
         if (parsed := parse_file_name(path.name)) is not None:
             with contextlib.suppress(CorruptEpisodeError):  # the run will collect it anew
-                tellings[parsed[0]] = tell(read(path, parsed[1]))
-    return tellings
+                logs[parsed[0]] = ActionLog.of(read(path, parsed[1]))
+    return logs
 
 
-def read_pack(pack: RunDirectory) -> tuple[Config, dict[int, Told], dict[str, Any]]:
+def read_pack(pack: RunDirectory) -> tuple[Config, dict[int, ActionLog], dict[str, Any]]:
     """Configuration, episodes and counters of what `pack` wrote.
 
     Raises:
@@ -102,7 +103,7 @@ def read_pack(pack: RunDirectory) -> tuple[Config, dict[int, Told], dict[str, An
         )
     try:
         return pack.read_config(), decode(actions.read_bytes()), json.loads(counters.read_bytes())
-    except (BadTellingError, json.JSONDecodeError) as error:
+    except (ActionLogError, json.JSONDecodeError) as error:
         raise RunDirectoryError(
             f"{pack.path} is damaged: {ACTIONS} or {COUNTERS} cannot be read ({error}). Copy it again from where it "
             "came from."
@@ -128,7 +129,7 @@ def unpack(pack: RunDirectory, run: RunDirectory, processes: int, progress: Prog
       Errors of environments: as `Workers`.
       OSError: the folder could not be written.
     """
-    config, tellings, counters = read_pack(pack)
+    config, logs, counters = read_pack(pack)
     if run.path.exists() and (not run.path.is_dir() or any(run.path.iterdir())):
         raise RunDirectoryError(f"{run.path} is taken. Accepted: a name that is free, or an empty folder.")
     with replacing_folder(run.path) as temporary:
@@ -138,47 +139,54 @@ def unpack(pack: RunDirectory, run: RunDirectory, processes: int, progress: Prog
             if path.exists():
                 (temporary / path.name).write_bytes(path.read_bytes())
         store = EpisodeStore(new.episodes, ram_bytes=0, compress=config.replay.compress)
-        count = max(1, min(processes, len(tellings)))
+        count = max(1, min(processes, len(logs)))
         with Workers(config.env, count, new.logs / "workers.log") as environments:
             spaces = Spaces(environments.observation_space, environments.action_space)
-            different = _play(config, environments, tellings, store, progress)
+            different = _play(config, environments, logs, store, progress)
         parts = restored(pack, spaces, _without_copy(config), optimizer=True)
         checkpoints(new.checkpoints, parts.learner).save(counters)
-    return Played(len(tellings), different)
+    return Played(len(logs), different)
 
 
 def _play(
-    config: Config, environments: Workers, tellings: dict[int, Told], store: EpisodeStore, progress: Progress
+    config: Config, environments: Workers, logs: dict[int, ActionLog], store: EpisodeStore, progress: Progress
 ) -> dict[int, tuple[float, float]]:
     different = {}
-    indices = sorted(tellings)
+    indices = sorted(logs)
     for start in range(0, len(indices), environments.count):
         chosen = indices[start : start + environments.count]
-        for index, episode in _played(config, environments, {index: tellings[index] for index in chosen}).items():
-            told = tellings[index]
+        for index, episode in _played(config, environments, {index: logs[index] for index in chosen}).items():
+            log = logs[index]
             store.add(episode, index)
-            if not is_that(told, episode):
-                different[index] = tell(episode).return_, told.return_
+            if not log.same(episode):
+                different[index] = ActionLog.of(episode).return_, log.return_
         progress(start + len(chosen), len(indices))
     return different
 
 
-def _played(config: Config, environments: Workers, tellings: dict[int, Told]) -> dict[int, Episode]:
-    """Episodes that begin as was told, where a seed does that: one that diverged was collected from another seed."""
+def _played(config: Config, environments: Workers, logs: dict[int, ActionLog]) -> dict[int, Episode]:
+    """Episodes that begin as the logged ones, from whichever seed does: one that diverged had been given another."""
     done: dict[int, Episode] = {}
-    seeds = {
-        index: seeds_to_try(environment_seed(config.seed, Stream.TRAIN_ENVIRONMENT, index)) for index in tellings
-    }
-    for tries in range(len(next(iter(seeds.values())))):
-        chosen = [index for index in tellings if index not in done or not starts_as(tellings[index], done[index])]
+    faults: dict[int, EpisodeFault] = {}
+    seeds = {index: seeds_to_try(environment_seed(config.seed, Stream.TRAIN_ENVIRONMENT, index)) for index in logs}
+    for tries in range(WORKER_FAULTS + 1):
+        chosen = [index for index in logs if index not in done or not logs[index].same_start(done[index])]
         if not chosen:
             break
-        policy = Replayed([tellings[index] for index in chosen])
-        for index, episode in zip(
-            chosen, rollout(environments, policy, [seeds[index][tries] for index in chosen]), strict=True
-        ):
-            if index not in done or starts_as(tellings[index], episode):
-                done[index] = cut(tellings[index], episode)
+        policy = LoggedActions([logs[index] for index in chosen])
+        faults = {}
+        found = rollout_some(
+            environments, policy, [seeds[index][tries] for index in chosen], range(len(chosen)), faults
+        )
+        for error in faults.values():
+            if not isinstance(error, NonFiniteError):
+                raise error
+        for place, episode in found.items():
+            index = chosen[place]
+            if index not in done or logs[index].same_start(episode):
+                done[index] = logs[index].truncate(episode)
+    if len(done) < len(logs):
+        raise next(iter(faults.values()))
     return done
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from bayes_planet import presets
 from bayes_planet.cli import main
-from bayes_planet.envs import Workers
-from bayes_planet.replay import EpisodeStore, retelling
+from bayes_planet.envs import NonFiniteError, Workers
+from bayes_planet.replay import EpisodeStore, action_log
 from bayes_planet.replay.episode import read
 from bayes_planet.replay.rollout import rollout
 from bayes_planet.training.build import build
@@ -24,7 +24,12 @@ from bayes_planet.training.seeds import Stream, environment_seed
 
 TASK = ["--config", "bayes_planet", "cartpole_swingup", "debug"]
 AVERAGE = "train.average_decay=0.99"
-WALK = ["env.name=tests.training.walk:Walk", "env.observations=state", "env.episode_env_steps=12", "env.action_repeat=1"]
+WALK = [
+    "env.name=tests.training.walk:DivergingWalk",
+    "env.observations=state",
+    "env.episode_env_steps=12",
+    "env.action_repeat=1",
+]
 
 
 def train(folder, *overrides) -> None:
@@ -115,9 +120,9 @@ def test_episodes_that_come_out_otherwise_are_told_and_kept(trained, tmp_path, c
     """As on another processor: here their rewards are said to have been others."""
     shutil.copytree(trained / "pack", tmp_path / "pack")
     file = tmp_path / "pack" / ACTIONS
-    tellings = retelling.decode(file.read_bytes())
-    tellings[2] = tellings[2]._replace(whole="0" * 16, return_=12.5)
-    file.write_bytes(retelling.encode(tellings))
+    logs = action_log.decode(file.read_bytes())
+    logs[2] = logs[2]._replace(whole="0" * 16, return_=12.5)
+    file.write_bytes(action_log.encode(logs))
     assert main(["unpack", str(tmp_path / "pack"), "--logdir", str(tmp_path / "run")]) == 0
     episodes = contents(trained / "run")
     true = float(np.sum(list(episodes.values())[2]["reward"], dtype=np.float64))
@@ -152,16 +157,20 @@ def walk_run(folder) -> tuple[RunDirectory, Spaces]:
     return directory, spaces
 
 
-def test_an_episode_of_another_seed_is_found_and_a_hole_stays(tmp_path):
-    """One that diverged was collected from the next seed; one whose file was damaged is not there."""
+def test_an_episode_of_another_seed_is_found_and_a_hole_stays(tmp_path, monkeypatch):
+    """One that diverged was collected from a later seed; one whose file was damaged is not there."""
+    tries = {0: 0, 1: 2, 3: 3, 4: 0, 5: 1}
+    seeds = {index: seeds_to_try(environment_seed(0, Stream.TRAIN_ENVIRONMENT, index)) for index in tries}
+    monkeypatch.setenv(
+        "WALK_DIVERGES", ",".join(str(seed) for index in (1, 3) for seed in seeds[index][: tries[index]])
+    )
     directory, _ = walk_run(tmp_path / "run")
     config = directory.read_config()
+    assert config.seed == 0
     store = EpisodeStore(directory.episodes, 0)
-    tries = {0: 0, 1: 2, 3: 3, 4: 0, 5: 1}
     with Workers(config.env, 1) as workers:
         for index, place in tries.items():
-            seed = seeds_to_try(environment_seed(config.seed, Stream.TRAIN_ENVIRONMENT, index))[place]
-            store.add(rollout(workers, RandomPolicy(1, 0, index), [seed])[0], index)
+            store.add(rollout(workers, RandomPolicy(1, 0, index), [seeds[index][place]])[0], index)
     damaged = store.path(4)
     damaged.write_bytes(damaged.read_bytes()[:-20])
     assert pack(directory, tmp_path / "pack") == 4
@@ -171,11 +180,16 @@ def test_an_episode_of_another_seed_is_found_and_a_hole_stays(tmp_path):
         RunDirectory(tmp_path / "pack"), RunDirectory(tmp_path / "again"), 3, lambda *done: reports.append(done)
     )
     assert played == (4, {}) and reports == [(3, 4), (4, 4)]
+    monkeypatch.setenv("WALK_DIVERGES", ",".join(str(seed) for seed in seeds[3]))
+    with pytest.raises(NonFiniteError):
+        unpack(RunDirectory(tmp_path / "pack"), RunDirectory(tmp_path / "never"), 3)
+    assert not (tmp_path / "never").exists()
     damaged.unlink()
     assert_same_episodes(contents(tmp_path / "again"), contents(tmp_path / "run"))
 
 
-def test_a_run_without_a_checkpoint_cannot_be_packed(tmp_path):
+def test_a_run_without_a_checkpoint_cannot_be_packed(tmp_path, monkeypatch):
+    monkeypatch.setenv("WALK_DIVERGES", "1")
     directory, _ = walk_run(tmp_path / "run")
     shutil.rmtree(directory.checkpoints)
     with pytest.raises(RunDirectoryError, match="no checkpoint yet"):

@@ -63,3 +63,10 @@ class SlowWalk(Walk):
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         time.sleep(0.5)
         return super().step(action)
+
+
+class DivergingWalk(Walk):
+    """A Walk that diverges from the seeds in the environment variable WALK_DIVERGES, such as 3,7."""
+
+    def __init__(self) -> None:
+        super().__init__(diverges=tuple(int(seed) for seed in os.environ["WALK_DIVERGES"].split(",")))

@@ -161,7 +161,9 @@ def parser() -> argparse.ArgumentParser:
         "TensorBoard's files are left out.",
     )
     pack.add_argument("run", type=Path, help="the folder of a training run, in any state")
-    pack.add_argument("--out", required=True, type=Path, metavar="DIR", help="the folder to write; made if missing")
+    pack.add_argument(
+        "--out", required=True, type=Path, metavar="DIR", help="the folder to write; an earlier pack there is replaced"
+    )
     pack.add_argument(
         "--no-optimizer",
         action="store_true",

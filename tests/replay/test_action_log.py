@@ -74,3 +74,17 @@ def test_damaged_bytes_are_told_from_episodes(damage):
     data = {"empty": b"", "cut": whole[:-30], "no archive": b"no archive", "other archive": other.getvalue()}[damage]
     with pytest.raises(action_log.ActionLogError):
         action_log.decode(data)
+
+
+@given(st.data())
+def test_a_changed_bit_is_noticed_or_changes_nothing(data):
+    logs = {k: ActionLog.of(episode(6, 2, k)) for k in range(2)}
+    damaged = bytearray(action_log.encode(logs))
+    damaged[data.draw(st.integers(0, len(damaged) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    try:
+        back = action_log.decode(bytes(damaged))
+    except action_log.ActionLogError:
+        return
+    assert {index: log[1:] for index, log in back.items()} == {index: log[1:] for index, log in logs.items()}
+    for index, log in back.items():
+        np.testing.assert_array_equal(log.actions, logs[index].actions)

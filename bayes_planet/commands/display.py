@@ -11,6 +11,11 @@ from bayes_planet.training.metrics import read_metrics
 from bayes_planet.training.run_directory import RunDirectory
 
 
+def megabytes(folder: Path) -> float:
+    """The size of all files in a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
+
+
 def print_summary(console: Console, run: Path) -> None:
     """What a run came to, read from its files: score, belief, video, where things are."""
     rows = read_metrics(run / "metrics.jsonl")

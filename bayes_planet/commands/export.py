@@ -9,6 +9,7 @@ from typing import Any
 
 import gymnasium
 
+from bayes_planet.commands.display import megabytes
 from bayes_planet.commands.errors import UserError, user_errors
 from bayes_planet.commands.inputs import check_output, read_config
 from bayes_planet.config import Config
@@ -81,10 +82,9 @@ def _spaces(
 
 
 def _summary(folder: Path, contents: dict[str, Any]) -> str:
-    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     number = "any number of" if contents["batch_size"] is None else contents["batch_size"]
     return (
-        f"{folder} ({size / 1e6:.1f} MB): the policy of {contents['env']['name']} after {contents['updates']} updates, "
-        f"for {number} environment{'' if contents['batch_size'] == 1 else 's'}, {contents['precision']}\n"
+        f"{folder} ({megabytes(folder):.1f} MB): the policy of {contents['env']['name']} after {contents['updates']} "
+        f"updates, for {number} environment{'' if contents['batch_size'] == 1 else 's'}, {contents['precision']}\n"
         f"  run it with TensorFlow alone as {folder / 'README.md'} says"
     )

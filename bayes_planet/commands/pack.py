@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
+from bayes_planet.commands.display import megabytes
 from bayes_planet.commands.errors import user_errors
 from bayes_planet.commands.inputs import check_output, read_config
 from bayes_planet.envs.errors import ENVIRONMENT_ERRORS
@@ -31,10 +32,10 @@ def pack(options: argparse.Namespace) -> int:
         prepare_devices()
         with user_errors(*RESTORE_ERRORS, ValueError, OSError):
             episodes = write(RunDirectory(options.run), options.out, not options.no_optimizer)
-        size = sum(path.stat().st_size for path in options.out.rglob("*") if path.is_file())
         _say(
             console,
-            f"{options.out} ({size / 1e6:.1f} MB): {episodes} episodes and the newest checkpoint of {options.run}\n"
+            f"{options.out} ({megabytes(options.out):.1f} MB): {episodes} episodes and the newest checkpoint of "
+            f"{options.run}\n"
             f"  a run again: bayes-planet unpack {options.out} --logdir RUN",
         )
     return 0

@@ -1,7 +1,6 @@
 """A run in a small folder, to be kept or moved: a saved model, and the actions of its episodes instead of frames."""
 
 import contextlib
-import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -62,7 +61,7 @@ def pack(run: RunDirectory, out: Path, optimizer: bool = True) -> int:
     config, spaces = run.read_config(), run.read_spaces()
     if run.saved_model() is not None or spaces is None:
         raise RunDirectoryError(f"{run.path} is no run that can be packed. Give the --logdir of a training run.")
-    parts = build(_without_copy(config), *spaces)
+    parts = build(config, *spaces)
     counters = checkpoints(run.checkpoints, parts.learner).restore(partial=True)
     if counters is None:
         raise RunDirectoryError(f"{run.path} has no checkpoint yet. The first comes with the first updates.")
@@ -143,7 +142,7 @@ def unpack(pack: RunDirectory, run: RunDirectory, processes: int, progress: Prog
         with Workers(config.env, count, new.logs / "workers.log") as environments:
             spaces = Spaces(environments.observation_space, environments.action_space)
             different = _play(config, environments, logs, store, progress)
-        parts = restored(pack, spaces, _without_copy(config), optimizer=True)
+        parts = restored(pack, spaces, config, optimizer=True)
         checkpoints(new.checkpoints, parts.learner).save(counters)
     return Played(len(logs), different)
 
@@ -169,10 +168,8 @@ def _played(config: Config, environments: Workers, logs: dict[int, ActionLog]) -
     done: dict[int, Episode] = {}
     faults: dict[int, EpisodeFault] = {}
     seeds = {index: seeds_to_try(environment_seed(config.seed, Stream.TRAIN_ENVIRONMENT, index)) for index in logs}
+    chosen = list(logs)
     for tries in range(WORKER_FAULTS + 1):
-        chosen = [index for index in logs if index not in done or not logs[index].same_start(done[index])]
-        if not chosen:
-            break
         policy = LoggedActions([logs[index] for index in chosen])
         faults = {}
         found = rollout_some(
@@ -181,18 +178,19 @@ def _played(config: Config, environments: Workers, logs: dict[int, ActionLog]) -
         for error in faults.values():
             if not isinstance(error, NonFiniteError):
                 raise error
+        right = set()
         for place, episode in found.items():
             index = chosen[place]
-            if index not in done or logs[index].same_start(episode):
+            if logs[index].same_start(episode):
+                right.add(index)
+            if index in right or index not in done:
                 done[index] = logs[index].truncate(episode)
+        chosen = [index for index in chosen if index not in right]
+        if not chosen:
+            break
     if len(done) < len(logs):
         raise next(iter(faults.values()))
     return done
-
-
-def _without_copy(config: Config) -> Config:
-    """To collect during updates takes a copy of the model, which is not in a pack."""
-    return dataclasses.replace(config, train=dataclasses.replace(config.train, collect_during_updates=False))
 
 
 def _beside(directory: RunDirectory) -> tuple[Path, ...]:

@@ -12,6 +12,7 @@ from bayes_planet.training.checkpoints import CheckpointError, Checkpoints
 from bayes_planet.training.learner import Learner
 from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError
 from bayes_planet.training.world_models import WorldModelError
+from bayes_planet.world_model import WorldModel
 from bayes_planet.world_model.interface import WorldModelFactory
 
 RESTORE_ERRORS = (RunDirectoryError, CheckpointError, WorldModelError)
@@ -63,11 +64,18 @@ def restored(
     return parts
 
 
-def checkpoints(folder: Path, learner: Learner, optimizer: bool = True) -> Checkpoints:
-    """The checkpoints in a folder, of what a saved model and a run have in common."""
+def checkpoints(
+    folder: Path, learner: Learner, optimizer: bool = True, *, keep: int = 1, acting: WorldModel | None = None
+) -> Checkpoints:
+    """The checkpoints in a folder, of a run or of a saved model, which may lack the optimizer.
+
+    `acting` is the copy of the world model that collects during updates; a checkpoint with or without it will do.
+    """
     trackables: dict[str, Any] = {"model": learner.world_model, "updates": learner.updates}
     if optimizer:
         trackables["optimizer"] = learner.optimizer
         if learner.average is not None:
             trackables["trained"] = learner.trained
-    return Checkpoints(folder, 1, **trackables)
+    if acting is not None:
+        trackables["acting"] = acting
+    return Checkpoints(folder, keep, optional=["acting"], **trackables)

@@ -20,12 +20,13 @@ from bayes_planet.replay.rollout import Environments, Episode
 from bayes_planet.report.video import save_video
 from bayes_planet.training.best_model import keep_best
 from bayes_planet.training.build import Parts
-from bayes_planet.training.checkpoints import CheckpointError, Checkpoints
+from bayes_planet.training.checkpoints import CheckpointError
 from bayes_planet.training.collector import Collector
 from bayes_planet.training.events import UNWATCHED, Events
 from bayes_planet.training.exploration import noise_of_episode
 from bayes_planet.training.learner import Learner
 from bayes_planet.training.metrics import MetricsWriter
+from bayes_planet.training.restoring import checkpoints
 from bayes_planet.training.run_directory import RunDirectory
 from bayes_planet.training.schedule import Counters, Task, next_task, updates_due
 from bayes_planet.training.scoring import timed_score
@@ -90,15 +91,11 @@ class Trainer:
         self._should_stop = should_stop
         self._events = events
         self.replay = EpisodeStore(directory.episodes, config.replay.ram_gigabytes * 1e9, config.replay.compress)
-        self.checkpoints = Checkpoints(
+        self.checkpoints = checkpoints(
             directory.checkpoints,
-            config.train.checkpoints_kept,
-            optional=["acting"],
-            model=learner.world_model,
-            optimizer=learner.optimizer,
-            updates=learner.updates,
-            **({} if learner.average is None else {"trained": learner.trained}),
-            **({} if snapshot is None or acting is None else {"acting": acting.planner.world_model}),
+            learner,
+            keep=config.train.checkpoints_kept,
+            acting=None if snapshot is None or acting is None else acting.planner.world_model,
         )
         self.metrics = MetricsWriter(directory.metrics)
         self._evaluated_at = -1

@@ -13,7 +13,6 @@ from bayes_planet.replay import EpisodeStore, action_log
 from bayes_planet.replay.episode import read
 from bayes_planet.replay.rollout import rollout
 from bayes_planet.training.build import build
-from bayes_planet.training.checkpoints import Checkpoints
 from bayes_planet.training.faults import seeds_to_try
 from bayes_planet.training.metrics import read_metrics
 from bayes_planet.training.packing import ACTIONS, pack, unpack
@@ -149,10 +148,7 @@ def walk_run(folder) -> tuple[RunDirectory, Spaces]:
         spaces = Spaces(workers.observation_space, workers.action_space)
     directory.save_spaces(*spaces)
     learner = build(config, *spaces).learner
-    Checkpoints(
-        directory.checkpoints, 1, model=learner.world_model, optimizer=learner.optimizer, updates=learner.updates,
-        **({} if learner.average is None else {"trained": learner.trained}),
-    ).save({"updates": 0, "evaluated_at": -1, "snapshot_at": -1})  # fmt: skip
+    checkpoints(directory.checkpoints, learner).save({"updates": 0, "evaluated_at": -1, "snapshot_at": -1})
     directory.unlock()
     return directory, spaces
 

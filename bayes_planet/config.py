@@ -119,6 +119,7 @@ class ModelConfig:
     normalise_states: bool = setting(True, "state observations are shifted and scaled to mean 0 and stddev 1 over the replay, and clipped to +-10")
     continuation: bool = setting(False, "a head, with the layers of the reward head, predicts whether the episode goes on; the planner counts rewards behind a predicted end for less", "DreamerV2, Sec. 2")
     value: bool = setting(False, "a head, with the layers of the reward head, predicts what is earned behind a state, discounted by loss.value_discount; the planner may add it to its plans (planner.value_scale)", "POLO (Lowrey et al. 2019)")
+    policy: bool = setting(False, "with model.value, a network, with the layers of the reward head, acts at once; it learns in imagination to earn what the model predicts, and the value is that of the policy; the planner tries what it would do (planner.policy_candidates), or does it (planner.method=policy)", "Dreamer (Hafner et al. 2020); TD-MPC (Hansen et al. 2022)")
     unroll: bool = setting(False, "unroll time loops when tracing: longer compilation, shorter steps")
     factory: str = setting("WorldModel", "what makes the world model: the package's WorldModel, or MODULE:NAME of a class or function of your own (docs/your_own_model.md)")
     bayesian: BayesianConfig = dataclasses.field(default_factory=BayesianConfig)
@@ -150,18 +151,24 @@ class LossConfig:
     value_discount: float = setting(0.97, "with model.value, what a reward keeps of its worth for each agent step that it comes later")
     value_trace: float = setting(0.95, "with model.value, lambda of the returns it is trained on: 0: one reward and the value behind it; 1: all rewards of the sequence")
 
+    policy_horizon: int = setting(12, "with model.policy, agent steps of imagination it learns from", "Dreamer has 15")
+    policy_fraction: float = setting(0.25, "with model.policy, share of the posterior states, drawn anew each update, that its imagination starts from")
+    policy_entropy_scale: float = setting(0.001, "with model.policy, reward an agent step for each nat of its entropy", "DreamerV2 (Hafner et al. 2021)")
+
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             require(getattr(self, field.name) >= 0, f"loss.{field.name}", getattr(self, field.name), "0 or more")
         require(self.value_discount < 1, "loss.value_discount", self.value_discount, "0 to below 1")
         require(self.value_trace <= 1, "loss.value_trace", self.value_trace, "0 to 1")
-        for name in ("image_fraction", "overshooting_fraction"):
+        require(self.policy_horizon >= 1, "loss.policy_horizon", self.policy_horizon, "1 or more agent steps")
+        for name in ("image_fraction", "overshooting_fraction", "policy_fraction"):
             require(0 < getattr(self, name) <= 1, f"loss.{name}", getattr(self, name), "above 0, to 1")
         require_finite(self, "loss")
 
 
 @dataclasses.dataclass(frozen=True)
 class PlannerConfig:
+    method: str = setting("cem", "cem: the cross-entropy method; policy: with model.policy, what the policy does, without a search", "PlaNet, Sec. 4; Dreamer")
     horizon: int = setting(12, "agent steps a plan looks ahead", "PlaNet, App. A")
     candidates: int = setting(1000, "plans drawn an iteration", "PlaNet, App. A")
     elites: int = setting(100, "best plans the next distribution is fitted to", "PlaNet, App. A")
@@ -175,6 +182,7 @@ class PlannerConfig:
     elites_kept: float = setting(0.0, "share of the elites that take part in the next iteration (with warm_start: in the next decision too)", "iCEM, Sec. 3.2")
     uncertainty_bonus: float = setting(0.0, "with average: return = mean + bonus * stddev over weight draws; negative: cautious")
     noise_per_draw: bool = setting(False, "with average: each weight draw has state noise of its own, the same for all candidates, so that the stddev is that of weights and state noise; false: the weights' alone", "common random numbers: PEGASUS (Ng & Jordan 2000)")
+    policy_candidates: int = setting(0, "with model.policy, plans of the policy that take part in the first iteration: what its mean does, the others with its noise", "TD-MPC (Hansen et al. 2022), Sec. 3.1")
     value_scale: float = setting(0.0, "with model.value, factor on the value of the state that a plan ends in, which is added to its rewards; 0: the rewards alone", "POLO (Lowrey et al. 2019), Eq. 2")
 
     def __post_init__(self) -> None:
@@ -188,6 +196,9 @@ class PlannerConfig:
         require(self.elites_kept == 0 or round(self.elites_kept * self.elites) >= 1, "planner.elites_kept", self.elites_kept, f"0, or a share of planner.elites, {self.elites}, that is one or more of them")
         require(round(self.elites_kept * self.elites) < self.candidates, "planner.elites_kept", self.elites_kept, f"a share of planner.elites, {self.elites}, that is less than planner.candidates, {self.candidates}")
         require(self.value_scale >= 0, "planner.value_scale", self.value_scale, "0 or more")
+        require_choice("planner.method", self.method, ("cem", "policy"))
+        kept = round(self.elites_kept * self.elites)
+        require(0 <= self.policy_candidates < self.candidates - kept, "planner.policy_candidates", self.policy_candidates, f"0 to below planner.candidates without the elites that are kept, {self.candidates - kept}")
         require_choice("planner.weights", self.weights, ("mean", "sample", "spread", "average"))
         require(not self.noise_per_draw or self.weights == "average", "planner.noise_per_draw", self.noise_per_draw, f"true only with planner.weights=average, not {self.weights}")
         require(self.weights != "spread" or self.candidates % self.weight_samples == 0, "planner.weight_samples", self.weight_samples, f"a divisor of planner.candidates, {self.candidates}, with weights spread")
@@ -288,6 +299,9 @@ class Config:
         require(0 <= self.seed < 2**31, "seed", self.seed, "0 to 2**31 - 1")
         require(self.loss.overshooting_steps < self.train.sequence_length, "loss.overshooting_steps", self.loss.overshooting_steps, f"0 to train.sequence_length - 1, {self.train.sequence_length - 1}")
         require(self.model.value or self.planner.value_scale == 0, "planner.value_scale", self.planner.value_scale, "0 without model.value=true, which trains the value")
+        require(self.model.value or not self.model.policy, "model.policy", self.model.policy, "false without model.value=true, which says what a policy earns behind its imagination")
+        require(self.model.policy or self.planner.policy_candidates == 0, "planner.policy_candidates", self.planner.policy_candidates, "0 without model.policy=true, which trains the policy")
+        require(self.model.policy or self.planner.method != "policy", "planner.method", self.planner.method, "cem without model.policy=true, which trains the policy")
         require(self.model.vector_layers >= 1 or self.env.observations == "pixels", "model.vector_layers", self.model.vector_layers, "1 or more layers for state observations")
         bonus, averaged = self.planner.uncertainty_bonus, self.planner.weights == "average" and self.planner.weight_samples >= 2
         require(bonus == 0 or averaged, "planner.uncertainty_bonus", bonus, "0 without planner.weights=average and planner.weight_samples=2 or more, over which it weighs the stddev")

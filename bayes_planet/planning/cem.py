@@ -34,6 +34,7 @@ def cross_entropy_method(
     noise_exponent: float = 0.0,
     kept: int = 0,
     start: Plan | None = None,
+    proposals: tf.Tensor | None = None,
 ) -> Plan:
     """Searches the action sequence in [-1, 1] with the highest return.
 
@@ -51,12 +52,15 @@ def cross_entropy_method(
       kept: E <= K, the best candidates of an iteration that take the place of draws in the next one. They are
         evaluated anew, as returns may be noisy.
       start: where the search starts, with E elites that take part in the first iteration; None: 0.
+      proposals: float32 [B, P, T, A] in [-1, 1], plans from elsewhere that take the place of draws in the first
+        iteration, P + E < N.
 
     Returns:
       Plan: the last mean, and the E best candidates of the last iteration.
 
     Source: PlaNet, Algorithm 2; google-research/planet, control/planning.py (which refits the stddev as here);
-    Pinneri et al. 2020, "Sample-efficient Cross-Entropy Method for Real-time Planning" (iCEM).
+    Pinneri et al. 2020, "Sample-efficient Cross-Entropy Method for Real-time Planning" (iCEM); Hansen et al. 2022
+    (TD-MPC), Sec. 3.1, for proposals.
     """
     counts = [candidates] * iterations if isinstance(candidates, int) else list(candidates)
     if len(counts) != iterations:
@@ -65,6 +69,11 @@ def cross_entropy_method(
         raise ValueError(f"elites is {elites}. Accepted: 1 to the number of candidates, {min(counts)}.")
     if not 0 <= kept <= elites or kept == min(counts):
         raise ValueError(f"kept is {kept}. Accepted: 0 to elites, {elites}, and fewer than the candidates.")
+    if proposals is not None and proposals.shape[1] + kept >= counts[0]:
+        raise ValueError(
+            f"proposals has {proposals.shape[1]} plans, kept is {kept}. Accepted: together fewer than the candidates, "
+            f"{counts[0]}."
+        )
     fold = tf.random.experimental.stateless_fold_in
     color = tf.constant(noise_matrix(horizon, noise_exponent)) if noise_exponent else None
 
@@ -89,7 +98,7 @@ def cross_entropy_method(
     mean = tf.zeros(shape) if start is None else start.mean
     best = tf.zeros([batch, kept, horizon, action_size])
     iteration, stddev = tf.constant(0), tf.fill(shape, initial_stddev)
-    if kept == 0 and len(set(counts)) == 1:
+    if kept == 0 and len(set(counts)) == 1 and proposals is None:
         # One copy of the iteration in the graph.
         _, mean, _ = tf.while_loop(
             lambda iteration, *_: iteration < iterations,
@@ -98,7 +107,10 @@ def cross_entropy_method(
             maximum_iterations=iterations,
         )
     else:
-        joined = start.elites if start is not None and kept else None
+        others = [] if proposals is None else [proposals]
+        if start is not None and kept:
+            others.append(start.elites)
+        joined = tf.concat(others, 1) if others else None
         for count in counts:
             iteration, mean, stddev, best = refit(iteration, mean, stddev, count, joined)
             joined = best if kept else None

@@ -6,6 +6,7 @@ from bayes_planet import bayesian_layers
 from bayes_planet.config import PlannerConfig
 from bayes_planet.planning.cem import Plan, cross_entropy_method
 from bayes_planet.world_model import State, WorldModel
+from bayes_planet.world_model.policies import act_ahead
 
 
 class Planner(tf.Module):
@@ -23,8 +24,11 @@ class Planner(tf.Module):
         has the same state noise under every draw, so only the weights differ; with `config.noise_per_draw` a draw has
         state noise of its own, the same for all candidates (common random numbers; PEGASUS, Ng & Jordan 2000).
 
+    With `model.policy`, `config.policy_candidates` plans of the policy join the first iteration, and `config.method`
+    `policy` does what the policy does instead of searching.
+
     Source: PlaNet, Sec. 4 and Algorithm 2; google-research/planet, scripts/objectives.py; the options of the search
-    from Pinneri et al. 2020 (iCEM).
+    from Pinneri et al. 2020 (iCEM), and Hansen et al. 2022 (TD-MPC).
     """
 
     def __init__(self, world_model: WorldModel, config: PlannerConfig, name: str = "planner"):
@@ -64,6 +68,10 @@ class Planner(tf.Module):
         if batch is None:
             raise ValueError("The planner needs a static batch size. Trace it with a known number of environments.")
         fold = tf.random.experimental.stateless_fold_in
+        proposals = self._proposals(state, fold(seed, 2))
+        if config.method == "policy":
+            plan = proposals[:, 0]
+            return Plan(plan, tf.repeat(plan[:, None], self.kept, axis=1))
         draws = config.weight_samples if config.weights in ("spread", "average") else 1
         weights = self._weights(fold(seed, 1), draws)
         axis = draws if weights and config.weights in ("spread", "average") else 0
@@ -93,7 +101,22 @@ class Planner(tf.Module):
             noise_exponent=config.noise_exponent,
             kept=self.kept,
             start=last.shifted() if config.warm_start and last is not None else None,
+            proposals=proposals if config.policy_candidates else None,
         )
+
+    def _proposals(self, state: State, seed: tf.Tensor) -> tf.Tensor:
+        """Plans [B, P, T, A] of the policy under the mean weights: the first of its mean, the others with its noise."""
+        config, model = self.config, self.world_model
+        count = 1 if config.method == "policy" else config.policy_candidates
+        shape = [state.sample.shape[0], count, config.horizon, model.action_size]
+        if not count:
+            return tf.zeros(shape)
+        fold = tf.random.experimental.stateless_fold_in
+        noisy = tf.cast(tf.range(count) > 0, tf.float32)[None, :, None, None]
+        noise = tf.reshape(noisy * tf.random.stateless_normal(shape, fold(seed, 0)), [shape[0] * count, *shape[2:]])
+        start = State(*(tf.repeat(value, count, axis=0) for value in state))
+        ahead = act_ahead(model.rssm, model.policy, start, noise, seed=fold(seed, 1))
+        return tf.reshape(ahead.actions, shape)
 
     def _earned(self, features: tf.Tensor) -> tf.Tensor:
         """Predicted returns [...] of trajectories [..., T, F]: a reward counts by the probability to get there."""

@@ -63,8 +63,9 @@ def make_world_model(
             f"{name} lacks {', '.join(lacking)}. Accepted: what docs/your_own_model.md lists "
             "(bayes_planet.world_model.interface.TrainableWorldModel)."
         )
-    if config.model.value and not hasattr(made, "value"):
-        raise WorldModelError(f"{name} has no value(features). Accepted with model.value=true: one that has.")
+    for head in ("value", "policy"):
+        if getattr(config.model, head) and not hasattr(made, head):
+            raise WorldModelError(f"{name} has no {head}(features). Accepted with model.{head}=true: one that has.")
     if made.action_size != action_size:
         raise WorldModelError(f"{name} has action_size {made.action_size}. Accepted: {action_size}, the environment's.")
     if not made.trainable_variables:

@@ -4,11 +4,11 @@ import tensorflow as tf
 
 
 def lambda_returns(
-    reward: tf.Tensor, value: tf.Tensor, mask: tf.Tensor, is_terminal: tf.Tensor, discount: float, trace: float
+    reward: tf.Tensor, value: tf.Tensor, mask: tf.Tensor, goes_on: tf.Tensor, discount: float, trace: float
 ) -> tf.Tensor:
     """Discounted sums of the rewards behind each row, which mix all bootstrapped n-step returns.
 
-        G_t = r_{t+1} + discount * ((1 - trace) V_{t+1} + trace G_{t+1}),   G_T = V_T
+        G_t = c_t (r_{t+1} + discount * ((1 - trace) c_{t+1} V_{t+1} + trace G_{t+1})),   G_T = c_T V_T
 
     Behind a row in which the task ended nothing is earned, behind the last row of a sequence what `value` says: a time
     limit is not an end.
@@ -17,7 +17,7 @@ def lambda_returns(
       reward: float32 [B, T], earned on the way to each row.
       value: float32 [B, T], V of each row.
       mask: float32 or bool [B, T], false in the padding behind short episodes.
-      is_terminal: bool [B, T].
+      goes_on: float32 [B, T], c: 0 where the task ended in the row, else 1; in imagination its probability.
       discount: per agent step, 0 to below 1.
       trace: lambda. 0: one reward and V; 1: all rewards there are.
 
@@ -26,10 +26,11 @@ def lambda_returns(
 
     Source: Sutton and Barto, Reinforcement Learning, 2nd edition, Eq. 12.2 in its recursive form (exercise 12.1).
     """
-    value = tf.where(is_terminal, 0.0, value)
+    value = goes_on * value
     follows = tf.cast(mask, tf.bool)[:, 1:]
     returns = [value[:, -1]]
     for row in reversed(range(reward.shape[1] - 1)):
         later = (1.0 - trace) * value[:, row + 1] + trace * returns[-1]
-        returns.append(tf.where(follows[:, row], reward[:, row + 1] + discount * later, value[:, row]))
+        earned = goes_on[:, row] * (reward[:, row + 1] + discount * later)
+        returns.append(tf.where(follows[:, row], earned, value[:, row]))
     return tf.stack(returns[::-1], 1)

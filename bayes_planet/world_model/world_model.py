@@ -13,6 +13,8 @@ from bayes_planet.world_model.encoders import ImageEncoder, VectorEncoder
 from bayes_planet.world_model.losses import continuation_nll, diagonal_gaussian_kl, free_nats_kl, unit_gaussian_nll
 from bayes_planet.world_model.normaliser import StateNormaliser
 from bayes_planet.world_model.overshooting import imagine_ahead, overshooting_nll
+from bayes_planet.world_model.policies import GaussianPolicy
+from bayes_planet.world_model.policy_loss import policy_terms
 from bayes_planet.world_model.rssm import RSSM, State
 from bayes_planet.world_model.subsets import choose_rows, share, size
 from bayes_planet.world_model.values import lambda_returns
@@ -79,6 +81,11 @@ class WorldModel(tf.Module):
         self._reward_head = head("reward_head")
         self._continuation_head = head("continuation_head") if model.continuation else None
         self._value_head = head("value_head") if model.value else None
+        self._policy_head: GaussianPolicy | None = None
+        if model.policy:
+            self._policy_head = GaussianPolicy(
+                model.reward_layers, model.reward_units, action_size, model.activation, policy
+            )
         self._build()
 
     def _build(self) -> None:
@@ -91,6 +98,8 @@ class WorldModel(tf.Module):
             self.continuation(features)
         if self.config.model.value:
             self.value(features)
+        if self.config.model.policy:
+            self.policy(features)
 
     def prepare(self, observation: Mapping[str, tf.Tensor], seed: tf.Tensor) -> dict[str, tf.Tensor]:
         """What the environment gives, as the model sees it: images quantised with fresh noise, states normalised.
@@ -147,15 +156,25 @@ class WorldModel(tf.Module):
     def value(self, features: tf.Tensor) -> tf.Tensor:
         """What is earned behind a state, discounted by `loss.value_discount`, [...] for features [..., Z + H].
 
-        By the behaviour in the replay, which is that of the agent so far.
+        By the behaviour in the replay, which is that of the agent so far; with `model.policy` by the policy.
         """
-        return self._reward_rate(features) / (1.0 - self.config.loss.value_discount)
+        return self.reward_rate(features) / (1.0 - self.config.loss.value_discount)
 
-    def _reward_rate(self, features: tf.Tensor) -> tf.Tensor:
+    def reward_rate(self, features: tf.Tensor) -> tf.Tensor:
         """The value as the constant reward that adds up to it: the head's errors are of the size of a reward's."""
         if self._value_head is None:
             raise ValueError("The model does not predict values. Accepted: model.value=true.")
         return self._value_head(features)
+
+    def policy(self, features: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Mean and stddev [..., A] of the policy's action, before it is clipped, for features [..., Z + H]."""
+        return self.require_policy()(features)
+
+    def require_policy(self) -> GaussianPolicy:
+        """The policy's network, whose variables nothing but what it earns in imagination trains."""
+        if self._policy_head is None:
+            raise ValueError("The model has no policy. Accepted: model.policy=true.")
+        return self._policy_head
 
     def sample_weights(self, seed: tf.Tensor, steps: int) -> tuple[dict, bool]:
         """A weight sample for training as `model.bayesian.weight_sampling` wants it, and whether it is per step."""
@@ -206,11 +225,9 @@ class WorldModel(tf.Module):
         return tf.reduce_sum(unit_gaussian_nll(target, self._decoders[key](features), event_axes) * mask)
 
     def _rollouts(
-        self, actions: tf.Tensor, posterior: State, seed: tf.Tensor, weights: dict, per_step: bool
+        self, actions: tf.Tensor, posterior: State, seed: tf.Tensor, weights: dict
     ) -> tuple[tf.Tensor, tf.Tensor | None]:
         """Features [n, D, Z + H] of rollouts from posterior states, and the rows of `windows` that they start from."""
-        if per_step:  # a rollout has one draw
-            weights = tf.nest.map_structure(lambda value: value[0], weights)
         steps, fraction = self.config.loss.overshooting_steps, self.config.loss.overshooting_fraction
         fold = tf.random.experimental.stateless_fold_in
         chosen = choose_rows(size(actions, 0) * (actions.shape[1] - steps), fraction, fold(seed, 0))
@@ -225,7 +242,7 @@ class WorldModel(tf.Module):
             batch["reward"],
             rate / left,
             batch["mask"],
-            batch["is_terminal"],
+            1.0 - tf.cast(batch["is_terminal"], tf.float32),
             settings.value_discount,
             settings.value_trace,
         )
@@ -246,7 +263,8 @@ class WorldModel(tf.Module):
 
         With `model.continuation` 10 times the continuation's negative log-likelihood is added, with
         `loss.overshooting_steps` that of the rewards predicted so many steps ahead. With `model.value` the value head
-        learns from posterior states and those predicted ahead, and nothing else learns from it.
+        learns from posterior states and those predicted ahead, and nothing else learns from it. With `model.policy`
+        the policy learns in imagination, and the value what the policy earns there (`policy_terms`).
 
         Args:
           batch: 'image' uint8 [B, T, 64, 64, 3] and/or 'state' [B, T, n], 'action' [B, T, A] that led to the
@@ -302,19 +320,27 @@ class WorldModel(tf.Module):
             + weight_kl_scale * weight_kl_per_step
         )
         metrics = {f"loss/{key}": value for key, value in likelihoods.items()}
+        if per_step:  # a rollout has one draw
+            weights = tf.nest.map_structure(lambda value: value[0], weights)
         if scales.overshooting_steps:
-            ahead, chosen = self._rollouts(batch["action"], posterior, fold(seed, 3), weights, per_step)
+            ahead, chosen = self._rollouts(batch["action"], posterior, fold(seed, 3), weights)
             overshooting = overshooting_nll(self.reward(ahead), batch["reward"], mask, valid_steps, chosen)
             total += scales.overshooting_scale * overshooting
             metrics["loss/reward_overshooting"] = overshooting
-        if self.config.model.value:
-            rate = self._reward_rate(tf.stop_gradient(features))
+        if self.config.model.policy:
+            terms = policy_terms(self, posterior, weights, fold(seed, 5))
+            total += (terms.objective + scales.reward_scale * terms.value) / replicas
+            metrics["loss/value"] = terms.value / replicas
+            metrics["policy/reward"] = terms.earned / replicas
+            metrics["policy/stddev"] = terms.stddev / replicas
+        elif self.config.model.value:
+            rate = self.reward_rate(tf.stop_gradient(features))
             target = self._reward_rate_target(batch, rate)
             value = mean(unit_gaussian_nll(target[..., None], rate[..., None], 1))
             total += scales.reward_scale * value
             metrics["loss/value"] = value
             if scales.overshooting_steps:
-                rate = self._reward_rate(tf.stop_gradient(ahead))
+                rate = self.reward_rate(tf.stop_gradient(ahead))
                 total += scales.overshooting_scale * overshooting_nll(rate, target, mask, valid_steps, chosen)
         metrics["loss/total"] = total
         metrics["loss/reward"] = reward

@@ -1,5 +1,7 @@
 """The value head: its targets against sums of rewards, its loss, and that nothing else learns from it."""
 
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -40,11 +42,11 @@ def mixture(reward, value, last, ended, discount, trace, row):
 def test_returns_are_the_mixture_of_all_bootstrapped_sums(number, last, ended, discount, trace):
     generator = np.random.default_rng(number)
     reward, value = generator.normal(size=(2, 2, 6))
-    mask, is_terminal = np.ones((2, 6), bool), np.zeros((2, 6), bool)
+    mask, goes_on = np.ones((2, 6), bool), np.ones((2, 6), np.float32)
     mask[0, last + 1 :] = False
-    is_terminal[0, last] = ended
+    goes_on[0, last] = 1 - ended
     found = lambda_returns(
-        tf.constant(reward, tf.float32), tf.constant(value, tf.float32), mask, is_terminal, discount, trace
+        tf.constant(reward, tf.float32), tf.constant(value, tf.float32), mask, goes_on, discount, trace
     ).numpy()
     for row in range(last + 1):
         expected = mixture(reward[0], value[0], last, ended, discount, trace, row)
@@ -56,8 +58,31 @@ def test_returns_are_the_mixture_of_all_bootstrapped_sums(number, last, ended, d
 
 def test_a_constant_reward_is_worth_its_geometric_series():
     reward, value = tf.fill([1, 20], 0.7), tf.fill([1, 20], 0.7 / (1 - 0.9))
-    found = lambda_returns(reward, value, tf.ones([1, 20]), tf.zeros([1, 20], tf.bool), 0.9, 0.95)
+    found = lambda_returns(reward, value, tf.ones([1, 20]), tf.ones([1, 20]), 0.9, 0.95)
     np.testing.assert_allclose(found, 7.0, rtol=1e-5)
+
+
+def test_what_may_end_is_worth_what_is_earned_where_it_goes_on():
+    """The mean over ends drawn row by row, with the given probabilities, is what the probabilities say."""
+    generator = np.random.default_rng(3)
+    reward, value = generator.normal(size=(2, 1, 5)).astype(np.float32)
+    goes_on = np.array([[1.0, 0.7, 0.9, 0.4, 0.8]], np.float32)
+    expected = 0.0
+    for ends in itertools.product((0.0, 1.0), repeat=5):
+        likely = np.prod(np.where(ends, goes_on[0], 1 - goes_on[0]))
+        alive, earned = np.cumprod(ends), 0.0
+        for row in range(4):  # the mixture of n-step returns, by its weights
+            n_step = sum(0.8**k * reward[0, 1 + k] * alive[k] for k in range(row + 1))
+            n_step += 0.8 ** (row + 1) * value[0, row + 1] * alive[row + 1]
+            earned += n_step * (0.4 * 0.6**row if row < 3 else 0.6**3)
+        expected += likely * earned
+    ones = tf.ones([1, 5])
+    found = lambda_returns(tf.constant(reward), tf.constant(value), ones, tf.constant(goes_on), 0.8, 0.6)
+    np.testing.assert_allclose(found[0, 0], expected, rtol=1e-4)
+
+
+def going_on(batch: dict) -> tf.Tensor:
+    return 1.0 - tf.cast(batch["is_terminal"], tf.float32)
 
 
 def ended_batch() -> dict:
@@ -73,9 +98,7 @@ def test_its_loss_is_that_of_the_rate_of_reward_on_posterior_states():
     batch = ended_batch()
     posterior, _ = ours.observe(batch, seed(1))
     value = ours.value(posterior.features)
-    returns = lambda_returns(
-        tf.constant(batch["reward"]), value, batch["mask"], tf.constant(batch["is_terminal"]), 0.8, 0.6
-    ).numpy()
+    returns = lambda_returns(tf.constant(batch["reward"]), value, batch["mask"], going_on(batch), 0.8, 0.6).numpy()
     error = 0.2 * (value.numpy() - returns)
     expected = (0.5 * (error**2 + np.log(2 * np.pi)))[batch["mask"]].mean()
     with_head, without = terms(ours, batch), terms(theirs, batch)
@@ -93,10 +116,10 @@ def test_with_overshooting_it_learns_from_states_predicted_ahead_too(fraction):
     mask = tf.cast(batch["mask"], tf.float32)
     fold = tf.random.experimental.stateless_fold_in
     posterior, _ = ours.observe(batch, seed(1))
-    weights, per_step = ours.sample_weights(seed(2), 4)
-    ahead, chosen = ours._rollouts(batch["action"], posterior, fold(seed(1), 3), weights, per_step)
+    weights, _ = ours.sample_weights(seed(2), 4)
+    ahead, chosen = ours._rollouts(batch["action"], posterior, fold(seed(1), 3), weights)
     returns = lambda_returns(
-        tf.constant(batch["reward"]), ours.value(posterior.features), mask, tf.constant(batch["is_terminal"]), 0.5, 0.9
+        tf.constant(batch["reward"]), ours.value(posterior.features), mask, going_on(batch), 0.5, 0.9
     )
     error = 0.5 * (ours.value(ahead) - windows(returns, 2, chosen)).numpy()
     valid = windows(mask, 2, chosen).numpy()

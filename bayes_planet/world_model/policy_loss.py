@@ -1,0 +1,75 @@
+"""How a policy and its value learn in imagination. The world model learns nothing from it."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import tensorflow as tf
+
+from bayes_planet.world_model.losses import unit_gaussian_nll
+from bayes_planet.world_model.policies import act_ahead
+from bayes_planet.world_model.rssm import State
+from bayes_planet.world_model.subsets import choose_rows, size
+from bayes_planet.world_model.surrogates import only_for
+from bayes_planet.world_model.values import lambda_returns
+
+if TYPE_CHECKING:
+    from bayes_planet.world_model.world_model import WorldModel
+
+
+class PolicyTerms(NamedTuple):
+    """Scalars, float32.
+
+    objective: of value 0, with the policy's gradients. value: the value's negative log-likelihood, as a rate of reward.
+    earned: what the policy earns an agent step, discounted. stddev: of its actions.
+    """
+
+    objective: tf.Tensor
+    value: tf.Tensor
+    earned: tf.Tensor
+    stddev: tf.Tensor
+
+
+def policy_terms(model: "WorldModel", posterior: State, weights: dict, seed: tf.Tensor) -> PolicyTerms:
+    """What the policy earns from posterior states on, `loss.policy_horizon` steps ahead, and its gradients.
+
+        maximise   (1 - discount) mean G + loss.policy_entropy_scale * mean sum log stddev
+
+    G are the lambda-returns of predicted rewards and values over the rollout, through which the gradient reaches the
+    policy's parameters (and those alone). The value learns G on the same states.
+
+    Args:
+      model: with `model.policy` and `model.value`.
+      posterior: State [B, T, ...]. A share `loss.policy_fraction` of its rows, drawn anew, is where rollouts start;
+        rows of padding count too, as their states are states like others.
+      weights: one weight sample of the transition, so that over updates the policy is right for the whole belief.
+      seed: int32 [2].
+
+    Source: Dreamer (Hafner et al. 2020), Sec. 3 and Algorithm 1, with the entropy of DreamerV2 (2021).
+    """
+    settings = model.config.loss
+    fold = tf.random.experimental.stateless_fold_in
+    rows = size(posterior.belief, 0) * posterior.belief.shape[1]
+    chosen = choose_rows(rows, settings.policy_fraction, fold(seed, 0))
+    start = State(*(tf.reshape(tf.stop_gradient(value), [-1, value.shape[-1]]) for value in posterior))
+    if chosen is not None:
+        start = State(*(tf.gather(value, chosen) for value in start))
+    shape = [size(start.belief, 0), settings.policy_horizon, model.action_size]
+    noise = tf.random.stateless_normal(shape, fold(seed, 1))
+    left = 1.0 - settings.value_discount
+    variables = model.require_policy().trainable_variables
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(variables)
+        ahead = act_ahead(model.rssm, model.policy, start, noise, seed=fold(seed, 2), weights=weights)
+        rate = model.reward_rate(ahead.features)
+        certain = tf.ones_like(rate)
+        goes_on = model.continuation(ahead.features) if model.continues else certain
+        returns = left * lambda_returns(
+            model.reward(ahead.features), rate / left, certain, goes_on, settings.value_discount, settings.value_trace
+        )
+        earned = tf.reduce_mean(returns[:, :-1])
+        entropy = tf.reduce_mean(tf.reduce_sum(tf.math.log(ahead.stddev), -1))
+        cost = -(earned + settings.policy_entropy_scale * entropy)
+    objective = only_for(variables, tape.gradient(cost, variables))
+    known = model.reward_rate(tf.stop_gradient(ahead.features[:, :-1]))
+    target = tf.stop_gradient(returns[:, :-1])
+    value = tf.reduce_mean(unit_gaussian_nll(target[..., None], known[..., None], 1))
+    return PolicyTerms(objective, value, earned, tf.reduce_mean(ahead.stddev))

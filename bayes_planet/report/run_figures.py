@@ -125,6 +125,7 @@ def losses(run: Run) -> list[Part]:
             f"Image loss went {change(run, 'loss/image')}, reward loss {change(run, 'loss/reward')}.",
         ),
         *_further_losses(run),
+        *_policy(run),
         stack(
             kl,
             "What the latent state (above) and the weights (below) cost. A state KL far below the free nats: the "
@@ -245,6 +246,26 @@ def _further_losses(run: Run) -> list[Part]:
         f"cannot be below {HALF_LOG_2PI:.3f}, the constant of a unit normal."
     )
     return [stack(panels, caption, " ".join(f"loss/{name} went {change(run, f'loss/{name}')}." for name in recorded))]
+
+
+def _policy(run: Run) -> list[Part]:
+    """What the policy earns in imagination, and how sure it acts; nothing without one."""
+    if run.last("policy/reward") is None:
+        return []
+    titles = {
+        "policy/reward": "earned in imagination  [reward an agent step]",
+        "policy/stddev": "stddev of its actions",
+    }
+    panels = [
+        (title, functools.partial(plot, run=run, key=key, index=index))
+        for index, (key, title) in enumerate(titles.items(), 2)
+    ]
+    caption = (
+        "The policy, from the latent states of the replay on: discounted rewards and values as the constant reward "
+        "that adds up to them, and the stddev of its actions, 0.1 at least. Where it earns far more than an episode "
+        "does in an agent step, it has found what the model is wrong about."
+    )
+    return [stack(panels, caption, f"The policy earned {change(run, 'policy/reward')} an agent step in imagination.")]
 
 
 def _evaluation_table(evaluations: Sequence[Evaluation]) -> list[Part]:

@@ -92,3 +92,15 @@ def test_every_recorded_term_of_the_loss_is_drawn(tmp_path):
     assert "loss/reward_overshooting went from 0.93 to 0.93. loss/value went from 0.92 to 0.92." in page
     assert "loss/continuation" not in page
     assert len(list((tmp_path / "figures").glob("loss-terms-*.svg"))) == 4
+
+
+def test_what_a_policy_earns_in_imagination_is_drawn_where_there_is_one(tmp_path):
+    folder = make_run(tmp_path / "run")
+    plain = report([folder], tmp_path / "plain.html").path.read_text()
+    assert "in imagination" not in plain
+    text = (folder / "metrics.jsonl").read_text()
+    more = '"policy/reward": 0.5, "policy/stddev": 0.2, '
+    (folder / "metrics.jsonl").write_text(text.replace('"loss/image"', more + '"loss/image"'))
+    page = report([folder], tmp_path / "page.html", figures=tmp_path / "figures").path.read_text()
+    assert "The policy earned from 0.5 to 0.5 an agent step in imagination." in page
+    assert len(list((tmp_path / "figures").glob("loss-terms-*.svg"))) == 4

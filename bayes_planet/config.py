@@ -183,6 +183,7 @@ class PlannerConfig:
     uncertainty_bonus: float = setting(0.0, "with average: return = mean + bonus * stddev over weight draws; negative: cautious")
     noise_per_draw: bool = setting(False, "with average: each weight draw has state noise of its own, the same for all candidates, so that the stddev is that of weights and state noise; false: the weights' alone", "common random numbers: PEGASUS (Ng & Jordan 2000)")
     policy_candidates: int = setting(0, "with model.policy, plans of the policy that take part in the first iteration: what its mean does, the others with its noise", "TD-MPC (Hansen et al. 2022), Sec. 3.1")
+    mean_state: bool = setting(False, "decide from the mean of the posterior state instead of a draw of it, and filter on from there", "PlaNet has a draw")
     value_scale: float = setting(0.0, "with model.value, factor on the value of the state that a plan ends in, which is added to its rewards; 0: the rewards alone", "POLO (Lowrey et al. 2019), Eq. 2")
 
     def __post_init__(self) -> None:

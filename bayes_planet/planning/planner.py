@@ -68,10 +68,12 @@ class Planner(tf.Module):
         if batch is None:
             raise ValueError("The planner needs a static batch size. Trace it with a known number of environments.")
         fold = tf.random.experimental.stateless_fold_in
-        proposals = self._proposals(state, fold(seed, 2))
         if config.method == "policy":
-            plan = proposals[:, 0]
-            return Plan(plan, tf.repeat(plan[:, None], self.kept, axis=1))
+            plan = self._policy_plans(state, 1, fold(seed, 2))
+            return Plan(plan[:, 0], tf.repeat(plan, self.kept, axis=1))
+        proposals = None
+        if config.policy_candidates:
+            proposals = self._policy_plans(state, config.policy_candidates, fold(seed, 2))
         draws = config.weight_samples if config.weights in ("spread", "average") else 1
         weights = self._weights(fold(seed, 1), draws)
         axis = draws if weights and config.weights in ("spread", "average") else 0
@@ -101,21 +103,19 @@ class Planner(tf.Module):
             noise_exponent=config.noise_exponent,
             kept=self.kept,
             start=last.shifted() if config.warm_start and last is not None else None,
-            proposals=proposals if config.policy_candidates else None,
+            proposals=proposals,
         )
 
-    def _proposals(self, state: State, seed: tf.Tensor) -> tf.Tensor:
+    def _policy_plans(self, state: State, count: int, seed: tf.Tensor) -> tf.Tensor:
         """Plans [B, P, T, A] of the policy under the mean weights: the first of its mean, the others with its noise."""
-        config, model = self.config, self.world_model
-        count = 1 if config.method == "policy" else config.policy_candidates
-        shape = [state.sample.shape[0], count, config.horizon, model.action_size]
-        if not count:
-            return tf.zeros(shape)
+        model = self.world_model
+        shape = [state.sample.shape[0], count, self.config.horizon, model.action_size]
         fold = tf.random.experimental.stateless_fold_in
         noisy = tf.cast(tf.range(count) > 0, tf.float32)[None, :, None, None]
         noise = tf.reshape(noisy * tf.random.stateless_normal(shape, fold(seed, 0)), [shape[0] * count, *shape[2:]])
         start = State(*(tf.repeat(value, count, axis=0) for value in state))
-        ahead = act_ahead(model.rssm, model.policy, start, noise, seed=fold(seed, 1))
+        weights = bayesian_layers.posterior_mean(model.rssm, compact=True)  # once, not at every step of the rollout
+        ahead = act_ahead(model.rssm, model.policy, start, noise, seed=fold(seed, 1), weights=weights)
         return tf.reshape(ahead.actions, shape)
 
     def _earned(self, features: tf.Tensor) -> tf.Tensor:

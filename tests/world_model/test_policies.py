@@ -24,8 +24,7 @@ FOLD = tf.random.experimental.stateless_fold_in
 
 
 def policy_model(loss: dict | None = None, bayesian: dict | None = None, **model):
-    made = tiny_model(tiny_config(model={**POLICY, **model}, loss=loss or {}, bayesian=bayesian or {}))
-    return made
+    return tiny_model(tiny_config(model={**POLICY, **model}, loss=loss or {}, bayesian=bayesian or {}))
 
 
 @given(st.floats(-3, 3), st.floats(-2, 2))

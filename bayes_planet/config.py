@@ -152,11 +152,16 @@ class LossConfig:
     value_trace: float = setting(0.95, "with model.value, lambda of the returns it is trained on: 0: one reward and the value behind it; 1: all rewards of the sequence")
     policy_horizon: int = setting(12, "with model.policy, agent steps of imagination it learns from", "Dreamer has 15")
     policy_fraction: float = setting(0.25, "with model.policy, share of the posterior states, drawn anew each update, that its imagination starts from")
+    policy_weight_samples: int = setting(1, "with model.policy, rollouts from each of these states, each under weights drawn anew; 1: under the update's")
+    policy_uncertainty_bonus: float = setting(0.0, "with policy_weight_samples of 2 or more, reward an agent step for each of standard deviation over them; below 0: caution")
     policy_entropy_scale: float = setting(0.001, "with model.policy, reward an agent step for each nat of its entropy", "DreamerV2 (Hafner et al. 2021)")
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            require(getattr(self, field.name) >= 0, f"loss.{field.name}", getattr(self, field.name), "0 or more")
+            if field.name != "policy_uncertainty_bonus":
+                require(getattr(self, field.name) >= 0, f"loss.{field.name}", getattr(self, field.name), "0 or more")
+        require(self.policy_weight_samples >= 1, "loss.policy_weight_samples", self.policy_weight_samples, "1 or more")
+        require(self.policy_weight_samples > 1 or self.policy_uncertainty_bonus == 0, "loss.policy_uncertainty_bonus", self.policy_uncertainty_bonus, "0 without loss.policy_weight_samples of 2 or more, over which rollouts can differ")
         require(self.value_discount < 1, "loss.value_discount", self.value_discount, "0 to below 1")
         require(self.value_trace <= 1, "loss.value_trace", self.value_trace, "0 to 1")
         require(self.policy_horizon >= 1, "loss.policy_horizon", self.policy_horizon, "1 or more agent steps")
@@ -209,9 +214,11 @@ class PlannerConfig:
 class ReplayConfig:
     ram_gigabytes: float = setting(2.0, "GB of decoded episodes kept in memory; the rest is read from disk when drawn; inf: all are kept")
     compress: bool = setting(True, "compress episode files (about 10 times smaller, slower to write)")
+    drop_fraction: float = setting(0.0, "share of a batch's sequences that show a drop of the reward, large ones above all: falls are few, and all depends on them; the rest are drawn uniformly", "in place of prioritized replay (Schaul et al. 2016)")
 
     def __post_init__(self) -> None:
         require(self.ram_gigabytes > 0, "replay.ram_gigabytes", self.ram_gigabytes, "a positive number of GB")
+        require(0 <= self.drop_fraction <= 1, "replay.drop_fraction", self.drop_fraction, "0 to 1")
         require_finite(self, "replay", infinite=["ram_gigabytes"])
 
 

@@ -162,7 +162,8 @@ def measure(
             model.normaliser.catch_up(store.indices, lambda index: store.load(index)["state"])
 
         def draw(update: int) -> dict[str, np.ndarray]:
-            return store.sample(settings.batch_size, settings.sequence_length, (config.seed, int(Stream.BATCH), update))
+            seed = (config.seed, int(Stream.BATCH), update)
+            return store.sample(settings.batch_size, settings.sequence_length, seed, config.replay.drop_fraction)
 
         start, spent = time.perf_counter(), 0.0
         with Prefetcher(draw, range(updates)) as batches:

@@ -255,7 +255,9 @@ def _policy(run: Run) -> list[Part]:
     titles = {
         "policy/reward": "earned in imagination  [reward an agent step]",
         "policy/stddev": "stddev of its actions",
+        "policy/uncertainty": "stddev over draws of what it earns  [reward an agent step]",
     }
+    titles = {key: title for key, title in titles.items() if run.last(key) is not None}
     panels = [
         (title, functools.partial(plot, run=run, key=key, index=index))
         for index, (key, title) in enumerate(titles.items(), 2)

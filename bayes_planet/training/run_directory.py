@@ -25,7 +25,8 @@ CHANGEABLE = (
     "train.log_every_updates",
     "env.workers",
     "env.timeout_seconds",
-    "replay.",
+    "replay.ram_gigabytes",
+    "replay.compress",
     "evaluation.",
 )
 # Settings that shape neither the parameters, nor the replay, nor the schedule: a run may go on with others where its
@@ -33,6 +34,7 @@ CHANGEABLE = (
 ADJUSTABLE = (
     "planner.",
     "loss.",
+    "replay.drop_fraction",
     "model.bayesian.kl_scale",
     "model.bayesian.kl_anneal_updates",
     "train.batch_size",
@@ -41,6 +43,7 @@ ADJUSTABLE = (
     "train.matrix_learning_rate",
     "train.adam_epsilon",
     "train.clip_norm",
+    "train.average_decay",
     "train.collect_during_updates",
     "train.exploration_",
     "train.skipped_updates_limit",
@@ -303,13 +306,19 @@ class RunDirectory:
             for key, values in presets.differences(self.read_config(), config).items()
             if not (key.startswith(CHANGEABLE) or (key == "env.render_quality" and "auto" in values))
         }
-        adjustable = all(key.startswith(ADJUSTABLE) for key in changed)
+        adjustable = all(_adjustable(key, *values) for key, values in changed.items())
         if changed and not (change and adjustable):
             lines = "\n".join(f"  {key}: {old!r} there, {new!r} now" for key, (old, new) in changed.items())
             accepted = "Give the same --config and overrides to go on with it, or another --logdir."
             if adjustable:
                 accepted += " With --change the run goes on with what is given now."
             elif change:
-                accepted += f" --change is for {', '.join(ADJUSTABLE)}."
+                accepted += f" --change is for {', '.join(ADJUSTABLE)} (average_decay: not from or to 0)."
             raise RunDirectoryError(f"{self.path} holds a run of another configuration:\n{lines}\n{accepted}")
         return changed
+
+
+def _adjustable(key: str, old: Any, new: Any) -> bool:
+    if key == "train.average_decay":
+        return bool(old and new)  # without an average a checkpoint holds one world model less
+    return key.startswith(ADJUSTABLE)

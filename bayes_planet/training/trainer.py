@@ -328,7 +328,7 @@ class Trainer:
     def _batch(self, update: int) -> dict[str, np.ndarray]:
         train = self.config.train
         seed = (self.config.seed, int(Stream.BATCH), update)
-        return self.replay.sample(train.batch_size, train.sequence_length, seed)
+        return self.replay.sample(train.batch_size, train.sequence_length, seed, self.config.replay.drop_fraction)
 
     def _log_updates(self, pending: list[dict], seconds: float) -> None:
         columns = {key: np.array([float(metrics[key]) for metrics in pending]) for key in pending[0]}

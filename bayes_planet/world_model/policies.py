@@ -55,7 +55,8 @@ def bounded(action: tf.Tensor) -> tuple[tf.Tensor, Callable]:
 class Behaviour(NamedTuple):
     """What a policy does in imagination, float32.
 
-    features [n, H + 1, F], of the start and of the states that follow; actions [n, H, A] in [-1, 1]; stddev [n, H, A].
+    features [..., H + 1, F], of the start and of the states that follow; actions [..., H, A] in [-1, 1]; stddev
+    [..., H, A].
     """
 
     features: tf.Tensor
@@ -77,19 +78,19 @@ def act_ahead(
     Args:
       rssm: the transition, anything with `imagine`.
       policy: gives mean and stddev of the action for features.
-      start: State [n, ...].
-      noise: float32 [n, H, A], unit normal draws of the policy's noise; zeros: its mean acts.
+      start: State [n, ...], or [S, n, ...] with S weight samples.
+      noise: float32 [n, H, A] or [S, n, H, A], unit normal draws of the policy's noise; zeros: its mean acts.
       seed: int32 [2], for the state noise.
-      weights: one weight sample; None: the posterior mean.
+      weights: a weight sample, with a leading axis S if the start has one; None: the posterior mean.
     """
     state, features, actions, stddevs = start, [start.features], [], []
-    for step in range(noise.shape[1]):
+    for step in range(noise.shape[-2]):
         mean, stddev = policy(features[-1])
-        action = bounded(mean + stddev * noise[:, step])
+        action = bounded(mean + stddev * noise[..., step, :])
         step_seed = tf.random.experimental.stateless_fold_in(seed, step)
-        following = rssm.imagine(action[:, None], state, seed=step_seed, weights=weights, unroll=True)
-        state = State(*(value[:, 0] for value in following))
+        following = rssm.imagine(action[..., None, :], state, seed=step_seed, weights=weights, unroll=True)
+        state = State(*(value[..., 0, :] for value in following))
         features.append(state.features)
         actions.append(action)
         stddevs.append(stddev)
-    return Behaviour(tf.stack(features, 1), tf.stack(actions, 1), tf.stack(stddevs, 1))
+    return Behaviour(tf.stack(features, -2), tf.stack(actions, -2), tf.stack(stddevs, -2))

@@ -333,6 +333,8 @@ class WorldModel(tf.Module):
             metrics["loss/value"] = terms.value / replicas
             metrics["policy/reward"] = terms.earned / replicas
             metrics["policy/stddev"] = terms.stddev / replicas
+            if terms.uncertainty is not None:
+                metrics["policy/uncertainty"] = terms.uncertainty / replicas
         elif self.config.model.value:
             rate = self.reward_rate(tf.stop_gradient(features))
             target = self._reward_rate_target(batch, rate)

@@ -122,6 +122,8 @@ def test_what_does_not_change_the_learned_may_change(run):
         {"model": {"belief_units": 9}},
         {"loss": {"free_nats": 1.0}},
         {"env": {"action_repeat": 2}},
+        {"replay": {"drop_fraction": 0.5}},
+        {"train": {"average_decay": 0.9}},
     ],
 )
 def test_what_changes_the_learned_may_not(run, changes):
@@ -137,6 +139,7 @@ def test_change_goes_on_with_other_settings_and_keeps_what_changed_when(run):
         seeded(3),
         planner={"horizon": 20},
         train={"exploration_noise": 0.1, "episodes": 9},
+        replay={"drop_fraction": 0.5},
         model={"bayesian": BayesianConfig(kl_scale=0.5)},
     )
     with pytest.raises(RunDirectoryError, match="With --change the run goes on"):
@@ -153,6 +156,7 @@ def test_change_goes_on_with_other_settings_and_keeps_what_changed_when(run):
     assert second["changed"] == {
         "planner.horizon": [12, 20],
         "train.exploration_noise": [0.3, 0.1],
+        "replay.drop_fraction": [0.0, 0.5],
         "model.bayesian.kl_scale": [1.0, 0.5],
     }
     # The same command a second time changes nothing.
@@ -313,7 +317,13 @@ def test_a_process_beside_the_chief_waits_for_it_to_replace_such_a_start(free, m
 
 @pytest.mark.parametrize(
     "changes",
-    [{"model": {"belief_units": 9}}, {"env": {"action_repeat": 2}}, {"train": {"updates_per_episode": 9}}, {"seed": 4}],
+    [
+        {"model": {"belief_units": 9}},
+        {"env": {"action_repeat": 2}},
+        {"train": {"updates_per_episode": 9}},
+        {"train": {"average_decay": 0.9}},
+        {"seed": 4},
+    ],
 )
 def test_change_does_not_reach_what_shapes_parameters_or_replay(run, changes):
     run.unlock()
@@ -324,6 +334,18 @@ def test_change_does_not_reach_what_shapes_parameters_or_replay(run, changes):
     again = RunDirectory(run.path)
     again.prepare(seeded(3))
     again.unlock()
+
+
+def test_an_average_may_become_quicker(tmp_path):
+    run = RunDirectory(tmp_path / "averaged")
+    run.prepare(change(seeded(3), train={"average_decay": 0.9995}))
+    EpisodeStore(run.episodes, 0).add(make_episode(0, 5), 0)
+    run.unlock()
+    quicker = change(seeded(3), train={"average_decay": 0.998})
+    assert run.prepare(quicker, change=True) == quicker
+    run.unlock()
+    with pytest.raises(RunDirectoryError, match=r"average_decay: 0\.998 there, 0\.0 now[^$]*not from or to 0"):
+        run.prepare(change(seeded(3), train={"average_decay": 0.0}), change=True)
 
 
 def test_two_processes_cannot_train_in_one_folder(run):

@@ -114,6 +114,61 @@ def test_its_gradient_is_that_of_what_it_earns(continuation):
         np.testing.assert_allclose(gradient[place], -(values[0] - values[1]) / 2e-2, rtol=0.02, atol=1e-4)
 
 
+@pytest.mark.parametrize("layers", [DENSE_LAYERS, ()])
+def test_caution_asks_for_what_is_earned_under_every_draw(layers):
+    """Against finite differences of mean and standard deviation over draws, each rolled out by itself."""
+    model = policy_model(
+        {"policy_horizon": 3, "policy_fraction": 0.5, "policy_entropy_scale": 0.0, "value_discount": 0.8, "value_trace": 0.6,
+         "policy_weight_samples": 3, "policy_uncertainty_bonus": -2.0},
+        {"layers": layers, "initial_stddev": 0.3},
+    )  # fmt: skip
+    posterior = filtered(model, tiny_batch())
+    bias, kernel = model.require_policy().trainable_variables[-1:-3:-1]
+    kernel.assign(0.2 * kernel)
+    bias.assign([0.1, -0.1, -4.0, -3.5])
+    weights = bayesian_layers.sample_weights(model.rssm, FOLD(seed(4), 3), samples=3, shared=True)
+    chosen = tf.math.top_k(tf.random.stateless_uniform([12], FOLD(seed(4), 0)), 6).indices
+    start = State(*(tf.gather(tf.reshape(value, [12, -1]), chosen) for value in posterior))
+    noise = tf.random.stateless_normal([6, 3, 2], FOLD(seed(4), 1))
+
+    def earned(draw: int) -> np.ndarray:
+        """Returns [6, 3] under one of the draws: its weights, and its rows of the state noise."""
+        drawn = tf.nest.map_structure(lambda value: value[draw], weights)
+        state, features = start, [start.features]
+        for step in range(3):
+            mean, stddev = model.policy(state.features)
+            action = mean + stddev * noise[:, step]
+            state_noise = tf.random.stateless_normal([1, 3, 6, 3], FOLD(FOLD(seed(4), 2), step))[0, draw]
+            with bayesian_layers.use_weights(drawn):
+                prior = model.rssm._prior(model.rssm._belief(state, action), state_noise)
+            state = prior
+            features.append(state.features)
+        features = tf.stack(features, 1)
+        ones = tf.ones([6, 4])
+        returns = lambda_returns(model.reward(features), model.value(features), ones, ones, 0.8, 0.6)
+        return 0.2 * returns.numpy().astype(np.float64)[:, :3]
+
+    def objective() -> tuple[float, float]:
+        found = np.stack([earned(draw) for draw in range(3)])
+        return found.mean(), found[:, :, 0].std(0, ddof=1).mean()
+
+    with tf.GradientTape() as tape:
+        found = policy_terms(model, posterior, bayesian_layers.posterior_mean(model.rssm), seed(4))
+    gradient = tape.gradient(found.objective, bias).numpy()
+    mean, stddev = objective()
+    assert stddev > 1e-3  # far above the floor that keeps the root's slope finite
+    np.testing.assert_allclose([found.earned, found.uncertainty], [mean, stddev], rtol=1e-2)
+    before = bias.numpy()
+    for place in range(4):
+        values = []
+        for change in (1e-2, -1e-2):
+            bias.assign(before + change * np.eye(4, dtype=np.float32)[place])
+            mean, stddev = objective()
+            values.append(mean - 2.0 * stddev)
+        bias.assign(before)
+        np.testing.assert_allclose(gradient[place], -(values[0] - values[1]) / 2e-2, rtol=0.03, atol=1e-4)
+
+
 def test_the_value_learns_what_the_policy_earns():
     """The value's term against its definition, and its gradient: that of a regression whose target stands still."""
     model = policy_model({"policy_horizon": 2, "policy_fraction": 1.0, "value_discount": 0.8, "value_trace": 0.6})
@@ -137,11 +192,14 @@ def test_the_value_learns_what_the_policy_earns():
     assert tape.gradient(found.value, others) == [None] * len(others)
 
 
-@pytest.mark.parametrize("sampling", ["per_sequence", "per_step", "mean"])
-def test_the_world_model_learns_nothing_from_it(sampling):
+@pytest.mark.parametrize(
+    ("sampling", "draws"), [("per_sequence", 1), ("per_step", 1), ("mean", 1), ("per_sequence", 2)]
+)
+def test_the_world_model_learns_nothing_from_it(sampling, draws):
     """Every gradient but the two heads' is that of the same model without them, and its loss less their term."""
     bayesian = {"layers": DENSE_LAYERS, "weight_sampling": sampling}
-    ours = policy_model({"overshooting_steps": 2}, bayesian)
+    cautious = {"policy_weight_samples": draws, "policy_uncertainty_bonus": 0.0 if draws == 1 else -1.0}
+    ours = policy_model({"overshooting_steps": 2, **cautious}, bayesian)
     theirs = tiny_model(tiny_config(loss={"overshooting_steps": 2}, bayesian=bayesian))
     heads = [*ours.require_policy().trainable_variables, *ours._value_head.trainable_variables]
     known = {id(variable) for variable in heads}
@@ -162,11 +220,11 @@ def test_the_world_model_learns_nothing_from_it(sampling):
 
 
 def test_replicas_share_its_terms():
-    model = policy_model({"policy_fraction": 1.0})
+    model = policy_model({"policy_fraction": 1.0, "policy_weight_samples": 2, "policy_uncertainty_bonus": -1.0})
     batch, arguments = tiny_batch(), {"seed": seed(1), "weight_seed": seed(2)}
     arguments |= {"num_data": tf.constant(9.0), "weight_kl_scale": tf.constant(1.0)}
     one, half = (model.loss(batch, **arguments, replicas=count).metrics for count in (1, 2))
-    for name in ("loss/value", "policy/reward", "policy/stddev"):
+    for name in ("loss/value", "policy/reward", "policy/stddev", "policy/uncertainty"):
         np.testing.assert_allclose(half[name], one[name] / 2, rtol=1e-6)
 
 
@@ -198,6 +256,10 @@ def test_settings_that_need_a_policy_say_so():
         Config(planner=PlannerConfig(policy_candidates=4))
     with pytest.raises(ValueError, match=r"planner\.method is 'policy'\. Accepted: cem without model\.policy=true"):
         Config(planner=PlannerConfig(method="policy"))
+    with pytest.raises(ValueError, match=r"loss\.policy_uncertainty_bonus is -1\.0\. Accepted: 0 without loss\.policy_weight"):
+        LossConfig(policy_uncertainty_bonus=-1.0)
+    with pytest.raises(ValueError, match=r"loss\.policy_weight_samples is 0\. Accepted: 1 or more"):
+        LossConfig(policy_weight_samples=0)
     with pytest.raises(ValueError, match=r"planner\.method is 'polcy'\. Accepted: cem, policy\. Did you mean 'policy'"):
         PlannerConfig(method="polcy")
     with pytest.raises(ValueError, match=r"planner\.policy_candidates is 7\. Accepted: 0 to below .*, 7"):

@@ -267,7 +267,10 @@ def _policy(run: Run) -> list[Part]:
         "that adds up to them, and the stddev of its actions, 0.1 at least. Where it earns far more than an episode "
         "does in an agent step, it has found what the model is wrong about."
     )
-    return [stack(panels, caption, f"The policy earned {change(run, 'policy/reward')} an agent step in imagination.")]
+    summary = f"The policy earned {change(run, 'policy/reward')} an agent step in imagination."
+    if "policy/uncertainty" in titles:
+        summary += f" Its stddev over draws of the weights went {change(run, 'policy/uncertainty')}."
+    return [stack(panels, caption, summary)]
 
 
 def _evaluation_table(evaluations: Sequence[Evaluation]) -> list[Part]:

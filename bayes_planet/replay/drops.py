@@ -3,6 +3,7 @@
 import numpy as np
 
 ROWS = 12  # before and behind, over which rewards are averaged; the planner's horizon
+_LEAST = 1e-6  # of the largest reward; less is rounding
 _POWER = 3.0  # with less, the ups and downs of steady episodes outweigh the falls
 
 
@@ -30,5 +31,5 @@ def drop_weights(reward: np.ndarray, terminal: bool = False) -> np.ndarray:
     weights = np.zeros(rows)
     row = np.arange(ROWS, min(rows, len(followed) - ROWS + 1))
     drop = (2.0 * sums[row] - sums[row - ROWS] - sums[row + ROWS]) / ROWS
-    weights[row] = np.maximum(drop, 0.0) ** _POWER
+    weights[row] = np.where(drop > _LEAST * np.abs(reward).max(), drop, 0.0) ** _POWER
     return weights

@@ -60,7 +60,7 @@ class EpisodeStore:
         self._rows: dict[int, int] = {}  # of every episode, in the order of their indices
         self._decoded: collections.OrderedDict[int, Episode] = collections.OrderedDict()  # least recently used first
         self._decoded_bytes = 0
-        self._drops: dict[int, np.ndarray] = {}  # of the episodes that have been asked for theirs
+        self._drops: dict[int, tuple[float, np.ndarray]] = {}  # weight of an episode, share of it of each row
         self._layout: dict[str, tuple[int, ...]] | None = None
         self._swept = False
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -304,21 +304,23 @@ class EpisodeStore:
         drawn = random.integers(0, len(indices), size=batch_size)
         starts = random.integers(0, np.maximum(rows[drawn] - length, 0) + 1)
         if drops:
-            weights = [self._drops_of(int(index)) for index in indices]
-            of_episodes = np.array([each.sum() for each in weights])
-            if of_episodes.any():
-                places = random.choice(len(indices), size=drops, p=of_episodes / of_episodes.sum())
-                dropped = np.array([random.choice(len(weights[p]), p=weights[p] / of_episodes[p]) for p in places])
+            found = [self._drops_of(int(index)) for index in indices]
+            weights = np.array([weight for weight, _ in found])
+            if weights.any():
+                places = random.choice(len(indices), size=drops, p=weights / weights.sum())
+                dropped = np.array([random.choice(rows[place], p=found[place][1]) for place in places])
                 margin = length // 8
                 first = dropped - random.integers(margin, length - margin, size=drops)
                 drawn[:drops] = places
                 starts[:drops] = np.clip(first, 0, np.maximum(rows[places] - length, 0))
         return self._gather(indices[drawn], starts, length)
 
-    def _drops_of(self, index: int) -> np.ndarray:
+    def _drops_of(self, index: int) -> tuple[float, np.ndarray]:
         if index not in self._drops:
             episode = self.load(index)
-            self._drops[index] = drop_weights(episode["reward"], bool(episode["is_terminal"][-1]))
+            weights = drop_weights(episode["reward"], bool(episode["is_terminal"][-1]))
+            total = float(weights.sum())
+            self._drops[index] = total, weights / total if total else weights
         return self._drops[index]
 
     def _check_enough(self, length: int) -> None:

@@ -43,6 +43,11 @@ def test_weights_are_the_cubes_of_the_drops(rewards, terminal):
     np.testing.assert_allclose(found, reference(rewards, terminal), rtol=1e-6, atol=1e-12)
 
 
+def test_rounding_is_no_drop():
+    assert not drop_weights(np.full(100, 0.1, np.float32)).any()
+    assert not drop_weights(1e6 + np.linspace(0, 1, 90)).any()
+
+
 def test_a_step_down_in_closed_form():
     """From 2 to 0 at row 40: full at 40, down to nothing 12 rows away, as (1 - distance / 12)^3."""
     weights = drop_weights(np.repeat([2.0, 0.0], 40))

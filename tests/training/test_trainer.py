@@ -77,6 +77,20 @@ def weights(trainer: Trainer) -> list[np.ndarray]:
     return [variable.numpy() for variable in trainer.learner.variables]
 
 
+def stop_at_third_update(folder: Path, config: Config) -> None:
+    """Begins a run and stops it behind its third update."""
+    stop: list[bool] = []
+
+    def progress(task: str, done: int, total: int) -> None:
+        if task == "updates" and trainer.counters.updates == 3:
+            stop.append(True)
+
+    with trainer_in(folder, config, events=Events(progress=progress), should_stop=lambda: bool(stop)) as trainer:
+        with pytest.raises(Interrupted):
+            trainer.run()
+        assert trainer.counters.updates == 3
+
+
 def notes(events: list[str]) -> Events:
     return Events(note=events.append)
 
@@ -180,17 +194,7 @@ def test_killed_worker_is_replaced_and_its_episode_done_again(finished, tmp_path
 
 def test_stop_between_two_updates_and_go_on(finished, tmp_path):
     folder, expected = finished
-    stop: list[bool] = []
-
-    def stop_at_third(task: str, done: int, total: int) -> None:
-        if task == "updates" and trainer.counters.updates == 3:
-            stop.append(True)
-
-    options = {"events": Events(progress=stop_at_third), "should_stop": lambda: bool(stop)}
-    with trainer_in(tmp_path / "run", config_of("evaluation.workers=1"), **options) as trainer:
-        with pytest.raises(Interrupted):
-            trainer.run()
-        assert trainer.counters.updates == 3
+    stop_at_third_update(tmp_path / "run", config_of("evaluation.workers=1"))
     with trainer_in(tmp_path / "run", config_of("evaluation.workers=1")) as trainer:
         assert trainer.counters.updates == 3
         trainer.run()
@@ -211,12 +215,6 @@ CAUTIOUS = (
 
 def test_a_policy_and_drawn_drops_go_on_as_if_never_stopped(tmp_path):
     """And what is drawn does matter to what is learnt."""
-    stop: list[bool] = []
-
-    def stop_at_third(task: str, done: int, total: int) -> None:
-        if task == "updates" and trainer.counters.updates == 3:
-            stop.append(True)
-
     found = {}
     for name, fraction in (("uniform", 0.0), ("drops", 0.5)):
         with trainer_in(tmp_path / name, config_of(*CAUTIOUS, f"replay.drop_fraction={fraction}")) as trainer:
@@ -224,10 +222,7 @@ def test_a_policy_and_drawn_drops_go_on_as_if_never_stopped(tmp_path):
             found[name] = weights(trainer)
     assert any(np.any(one != other) for one, other in zip(found["uniform"], found["drops"], strict=True))
     config = config_of(*CAUTIOUS, "replay.drop_fraction=0.5")
-    options = {"events": Events(progress=stop_at_third), "should_stop": lambda: bool(stop)}
-    with trainer_in(tmp_path / "stopped", config, **options) as trainer:
-        with pytest.raises(Interrupted):
-            trainer.run()
+    stop_at_third_update(tmp_path / "stopped", config)
     with trainer_in(tmp_path / "stopped", config) as trainer:
         trainer.run()
         for value, other in zip(weights(trainer), found["drops"], strict=True):
@@ -332,17 +327,7 @@ def test_episodes_collected_during_updates_follow_the_weights_before_them(finish
 
 def test_collecting_during_updates_goes_on_as_if_never_stopped(finished_meanwhile, tmp_path):
     folder, expected = finished_meanwhile
-    stop: list[bool] = []
-
-    def stop_at_third(task: str, done: int, total: int) -> None:
-        if task == "updates" and trainer.counters.updates == 3:
-            stop.append(True)
-
-    options = {"events": Events(progress=stop_at_third), "should_stop": lambda: bool(stop)}
-    with trainer_in(tmp_path / "run", config_of(*MEANWHILE), **options) as trainer:
-        with pytest.raises(Interrupted):
-            trainer.run()
-        assert trainer.counters.updates == 3
+    stop_at_third_update(tmp_path / "run", config_of(*MEANWHILE))
     with trainer_in(tmp_path / "run", config_of(*MEANWHILE)) as trainer:
         trainer.run()
         for value, other in zip(weights(trainer), expected, strict=True):

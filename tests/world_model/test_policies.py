@@ -140,8 +140,7 @@ def test_caution_asks_for_what_is_earned_under_every_draw(layers):
             action = mean + stddev * noise[:, step]
             state_noise = tf.random.stateless_normal([1, 3, 6, 3], FOLD(FOLD(seed(4), 2), step))[0, draw]
             with bayesian_layers.use_weights(drawn):
-                prior = model.rssm._prior(model.rssm._belief(state, action), state_noise)
-            state = prior
+                state = model.rssm._prior(model.rssm._belief(state, action), state_noise)
             features.append(state.features)
         features = tf.stack(features, 1)
         ones = tf.ones([6, 4])

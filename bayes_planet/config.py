@@ -154,6 +154,7 @@ class LossConfig:
     policy_fraction: float = setting(0.25, "with model.policy, share of the posterior states, drawn anew each update, that its imagination starts from")
     policy_weight_samples: int = setting(1, "with model.policy, rollouts from each of these states, each under weights drawn anew; 1: under the update's")
     policy_uncertainty_bonus: float = setting(0.0, "with policy_weight_samples of 2 or more, reward an agent step for each of standard deviation over them; below 0: caution")
+    policy_bonus_anneal_steps: int = setting(0, "time steps in the replay over which that bonus rises linearly from 0: all is uncertain to a young model; 0: at once")
     policy_entropy_scale: float = setting(0.001, "with model.policy, reward an agent step for each nat of its entropy", "DreamerV2 (Hafner et al. 2021)")
 
     def __post_init__(self) -> None:
@@ -215,10 +216,12 @@ class ReplayConfig:
     ram_gigabytes: float = setting(2.0, "GB of decoded episodes kept in memory; the rest is read from disk when drawn; inf: all are kept")
     compress: bool = setting(True, "compress episode files (about 10 times smaller, slower to write)")
     drop_fraction: float = setting(0.0, "share of a batch's sequences that show a drop of the reward, large ones above all: falls are few, and all depends on them; the rest are drawn uniformly", "in place of prioritized replay (Schaul et al. 2016)")
+    drop_anneal_steps: int = setting(0, "time steps in the replay over which that share rises linearly from 0: early, falls are no rare thing; 0: at once")
 
     def __post_init__(self) -> None:
         require(self.ram_gigabytes > 0, "replay.ram_gigabytes", self.ram_gigabytes, "a positive number of GB")
         require(0 <= self.drop_fraction <= 1, "replay.drop_fraction", self.drop_fraction, "0 to 1")
+        require(self.drop_anneal_steps >= 0, "replay.drop_anneal_steps", self.drop_anneal_steps, "0 or more time steps")
         require_finite(self, "replay", infinite=["ram_gigabytes"])
 
 

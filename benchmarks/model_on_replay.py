@@ -27,6 +27,7 @@ from bayes_planet.config import Config
 from bayes_planet.planning.colored_noise import noise_matrix
 from bayes_planet.replay import EpisodeStore, Prefetcher
 from bayes_planet.replay.episode import Episode
+from bayes_planet.training.batches import draw_batch
 from bayes_planet.training.build import build
 from bayes_planet.training.run_directory import RunDirectory
 from bayes_planet.training.seeds import Stream, environment_seed
@@ -150,7 +151,7 @@ def measure(
     if seen is None:
         raise ValueError(f"{run} has no {directory.spaces_file.name}. Accepted: the --logdir of a training run.")
     parts = build(config, *seen)
-    model, settings = parts.world_model, config.train
+    model = parts.world_model
     examine, examine_trained = Examination(model, ask(held)), Examination(model, ask(first[-len(held) :]))
     found = []
     with tempfile.TemporaryDirectory() as folder:
@@ -162,8 +163,7 @@ def measure(
             model.normaliser.catch_up(store.indices, lambda index: store.load(index)["state"])
 
         def draw(update: int) -> dict[str, np.ndarray]:
-            seed = (config.seed, int(Stream.BATCH), update)
-            return store.sample(settings.batch_size, settings.sequence_length, seed, config.replay.drop_fraction)
+            return draw_batch(store, config, update)
 
         start, spent = time.perf_counter(), 0.0
         with Prefetcher(draw, range(updates)) as batches:

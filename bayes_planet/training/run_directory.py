@@ -34,7 +34,7 @@ CHANGEABLE = (
 ADJUSTABLE = (
     "planner.",
     "loss.",
-    "replay.drop_fraction",
+    "replay.drop_",
     "model.bayesian.kl_scale",
     "model.bayesian.kl_anneal_updates",
     "train.batch_size",

@@ -18,6 +18,7 @@ from bayes_planet.planning import Actor
 from bayes_planet.replay import CorruptEpisodeError, EpisodeStore, Prefetcher
 from bayes_planet.replay.rollout import Environments, Episode
 from bayes_planet.report.video import save_video
+from bayes_planet.training.batches import draw_batch
 from bayes_planet.training.best_model import keep_best
 from bayes_planet.training.build import Parts
 from bayes_planet.training.checkpoints import CheckpointError
@@ -326,9 +327,7 @@ class Trainer:
                 return normaliser.catch_up(self.replay.indices, lambda index: self.replay.load(index)["state"])
 
     def _batch(self, update: int) -> dict[str, np.ndarray]:
-        train = self.config.train
-        seed = (self.config.seed, int(Stream.BATCH), update)
-        return self.replay.sample(train.batch_size, train.sequence_length, seed, self.config.replay.drop_fraction)
+        return draw_batch(self.replay, self.config, update)
 
     def _log_updates(self, pending: list[dict], seconds: float) -> None:
         columns = {key: np.array([float(metrics[key]) for metrics in pending]) for key in pending[0]}

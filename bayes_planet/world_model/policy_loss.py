@@ -1,5 +1,6 @@
 """How a policy and its value learn in imagination. The world model learns nothing from it."""
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import tensorflow as tf
@@ -31,17 +32,20 @@ class PolicyTerms(NamedTuple):
     uncertainty: tf.Tensor | None
 
 
-def policy_terms(model: "WorldModel", posterior: State, weights: dict, seed: tf.Tensor) -> PolicyTerms:
+def policy_terms(
+    model: "WorldModel", posterior: State, weights: dict, seed: tf.Tensor, num_data: tf.Tensor | float = math.inf
+) -> PolicyTerms:
     """What the policy earns from posterior states on, `loss.policy_horizon` steps ahead, and its gradients.
 
-        maximise   (1 - discount) (mean G + loss.policy_uncertainty_bonus * mean std_S G_0)
+        maximise   (1 - discount) (mean G + bonus * mean std_S G_0)
                    + loss.policy_entropy_scale * mean sum log stddev
 
     G are the lambda-returns of predicted rewards and values over the rollout, through which the gradient reaches the
     policy's parameters (and those alone). The value learns G on the same states. With `loss.policy_weight_samples`
     of 2 or more there are so many rollouts from each state, with the same noise of the policy, each under weights and
     state noise of its own, and std_S is the sample standard deviation over them: below 0, the bonus asks for what is
-    earned whatever the weights are.
+    earned whatever the weights are. It is `loss.policy_uncertainty_bonus`, until N time steps are
+    `loss.policy_bonus_anneal_steps` the share N / `loss.policy_bonus_anneal_steps` of it.
 
     Args:
       model: with `model.policy` and `model.value`.
@@ -50,6 +54,7 @@ def policy_terms(model: "WorldModel", posterior: State, weights: dict, seed: tf.
       weights: one weight sample of the transition, so that over updates the policy is right for the whole belief. Not
         used where `loss.policy_weight_samples` asks for more.
       seed: int32 [2].
+      num_data: N, float32, the time steps in the replay.
 
     Source: Dreamer (Hafner et al. 2020), Sec. 3 and Algorithm 1, with the entropy of DreamerV2 (2021); the bonus is the
     planner's (`planner.uncertainty_bonus`).
@@ -87,7 +92,8 @@ def policy_terms(model: "WorldModel", posterior: State, weights: dict, seed: tf.
         uncertainty = None
         if draws > 1:
             uncertainty = tf.reduce_mean(_sample_stddev(tf.reshape(returns[:, 0], [draws, -1])))
-            cost -= settings.policy_uncertainty_bonus * uncertainty
+            share = tf.minimum(1.0, num_data / max(1, settings.policy_bonus_anneal_steps))
+            cost -= share * settings.policy_uncertainty_bonus * uncertainty
     objective = only_for(variables, tape.gradient(cost, variables))
     known = model.reward_rate(tf.stop_gradient(ahead.features[:, :-1]))
     target = tf.stop_gradient(returns[:, :-1])

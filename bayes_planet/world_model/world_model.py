@@ -328,7 +328,7 @@ class WorldModel(tf.Module):
             total += scales.overshooting_scale * overshooting
             metrics["loss/reward_overshooting"] = overshooting
         if self.config.model.policy:
-            terms = policy_terms(self, posterior, weights, fold(seed, 5))
+            terms = policy_terms(self, posterior, weights, fold(seed, 5), num_data)
             total += (terms.objective + scales.reward_scale * terms.value) / replicas
             metrics["loss/value"] = terms.value / replicas
             metrics["policy/reward"] = terms.earned / replicas

@@ -7,9 +7,9 @@ from bayes_planet.world_model.world_model import LossTerms
 from tests.world_model.tiny import seed, tiny_config, tiny_model
 
 
-def terms(model: WorldModel, batch: dict) -> LossTerms:
+def terms(model: WorldModel, batch: dict, num_data: float = 9.0) -> LossTerms:
     return model.loss(
-        batch, seed=seed(1), weight_seed=seed(2), num_data=tf.constant(9.0), weight_kl_scale=tf.constant(1.0)
+        batch, seed=seed(1), weight_seed=seed(2), num_data=tf.constant(num_data), weight_kl_scale=tf.constant(1.0)
     )
 
 

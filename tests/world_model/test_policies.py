@@ -168,6 +168,28 @@ def test_caution_asks_for_what_is_earned_under_every_draw(layers):
         np.testing.assert_allclose(gradient[place], -(values[0] - values[1]) / 2e-2, rtol=0.03, atol=1e-4)
 
 
+def test_caution_rises_with_the_replay():
+    """Gradients at N are those of the share N / steps of the bonus, and from `policy_bonus_anneal_steps` on of all."""
+    models = {}
+    for bonus, steps in ((-4.0, 100), (-1.0, 0), (-4.0, 0), (0.0, 0)):
+        loss = {"policy_weight_samples": 2, "policy_uncertainty_bonus": bonus, "policy_bonus_anneal_steps": steps}
+        models[bonus, steps] = policy_model(loss, {"layers": DENSE_LAYERS, "initial_stddev": 0.3})
+
+    def gradients(model, num_data: float) -> np.ndarray:
+        for ours, theirs in zip(model.variables, models[-4.0, 100].variables, strict=True):
+            ours.assign(theirs)
+        with tf.GradientTape() as tape:
+            found = terms(model, tiny_batch(), num_data)
+        return tape.gradient(found.total, model.require_policy().trainable_variables)[0].numpy()
+
+    rising, quarter, full, none = models.values()
+    np.testing.assert_allclose(gradients(rising, 25.0), gradients(quarter, 25.0), rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(gradients(rising, 0.0), gradients(none, 1.0), rtol=1e-5, atol=1e-7)
+    for num_data in (100.0, 1000.0):
+        np.testing.assert_array_equal(gradients(rising, num_data), gradients(full, num_data))
+    assert np.max(np.abs(gradients(full, 25.0) - gradients(quarter, 25.0))) > 1e-4
+
+
 def test_the_value_learns_what_the_policy_earns():
     """The value's term against its definition, and its gradient: that of a regression whose target stands still."""
     model = policy_model({"policy_horizon": 2, "policy_fraction": 1.0, "value_discount": 0.8, "value_trace": 0.6})

@@ -1,0 +1,19 @@
+"""Which sequences an update learns from: a function of the run's seed, the update and the replay."""
+
+import numpy as np
+
+from bayes_planet.config import Config, ReplayConfig
+from bayes_planet.replay import EpisodeStore
+from bayes_planet.training.seeds import Stream
+
+
+def draw_batch(replay: EpisodeStore, config: Config, update: int) -> dict[str, np.ndarray]:
+    """The batch of update 0, 1, ..., arrays [B, L, ...] as `EpisodeStore.sample` gives them."""
+    train = config.train
+    seed = (config.seed, int(Stream.BATCH), update)
+    return replay.sample(train.batch_size, train.sequence_length, seed, drop_fraction(config.replay, replay.rows))
+
+
+def drop_fraction(settings: ReplayConfig, steps: int) -> float:
+    """The share of sequences that show a drop with so many time steps in the replay: annealed, then constant."""
+    return settings.drop_fraction * min(1.0, steps / max(1, settings.drop_anneal_steps))

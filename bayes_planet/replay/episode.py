@@ -35,6 +35,8 @@ LAYOUT: dict[str, tuple[str, int]] = {
     "is_terminal": ("bool", 1),
 }
 LARGEST_EPISODE_BYTES = 2**30
+PATTERN = "episode-*.npz"
+"""What the names of a folder's episodes match; `parse_file_name` is stricter."""
 _FILE_NAME = re.compile(r"episode-(\d{6,})-rows(\d{6,})\.npz")
 
 

@@ -15,7 +15,8 @@ import numpy as np
 from bayes_planet.replay import episode as episodes_format
 from bayes_planet.replay.drops import drop_weights
 from bayes_planet.replay.episode import CorruptEpisodeError, Episode
-from bayes_planet.replay.files import TEMPORARY_SUFFIX, sync_folder, write_together
+from bayes_planet.replay.files import TEMPORARY_SUFFIX, sync_folder
+from bayes_planet.replay.rounds import remove_unfinished, whole_files, write_round
 
 CORRUPT_SUFFIX = ".corrupt"
 _ARCHIVE_END_BYTES = 22, 2**16 + 22  # of a zip file: its last record, as we write it and with the longest comment
@@ -68,7 +69,7 @@ class EpisodeStore:
 
     def _scan(self) -> None:
         found: dict[int, int] = {}
-        for path in sorted(self.directory.glob("episode-*.npz")):
+        for path in whole_files(self.directory, episodes_format.PATTERN):
             parsed = episodes_format.parse_file_name(path.name)
             if parsed is None:
                 self._move_aside(path, "its name is not episode-INDEX-rowsROWS.npz")
@@ -160,7 +161,7 @@ class EpisodeStore:
         """`add` of episodes, by index, that were collected side by side: all of them or none.
 
         A run that is killed while they are written so goes on with the whole round or collects all of it anew, on the
-        same weights, as it would have done (but for a kill between two renames).
+        same weights, as it would have done.
 
         Raises:
             ValueError, OSError: as `add`; the store is as it was.
@@ -171,16 +172,18 @@ class EpisodeStore:
             if not self._swept:  # by the writer alone: to a reader, a temporary file may be one being written
                 for leftover in self.directory.glob(f".*{TEMPORARY_SUFFIX}"):
                     leftover.unlink(missing_ok=True)
+                remove_unfinished(self.directory)
                 self._swept = True
-            paths = {index: self.directory / episodes_format.file_name(index, rows[index]) for index in new}
-            write_together({paths[index]: episodes_format.encode(new[index], self._compress) for index in new})
+            names = {index: episodes_format.file_name(index, rows[index]) for index in new}
+            data = {names[index]: episodes_format.encode(new[index], self._compress) for index in new}
+            write_round(self.directory, data)
             self._rows = dict(sorted({**self._rows, **{index: rows[index] for index in new}}.items()))
             for index, episode in new.items():
                 copy = {name: np.array(array, order="C") for name, array in episode.items()}
                 for array in copy.values():
                     array.flags.writeable = False
                 self._keep(index, copy)
-        return list(paths.values())
+        return [self.directory / name for name in names.values()]
 
     @contextlib.contextmanager
     def _keeping_layout(self) -> Iterator[None]:

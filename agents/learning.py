@@ -53,23 +53,34 @@ class Amount:
         last = max(config.train.episodes, collected(folder, config)[0] + int(more) + config.env.workers)
         return dataclasses.replace(config, train=dataclasses.replace(config.train, episodes=last))
 
+    def goal(self, trainer: Trainer) -> "Goal":
+        """Where it ends, counted from now."""
+        episodes, env_steps = trainer.counters.episodes, trainer.env_steps
+        return Goal(
+            None if self.env_steps is None else env_steps + self.env_steps,
+            None if self.episodes is None else episodes + self.episodes,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Goal:
+    """Simulator steps or episodes of the whole run at which an `Amount` is reached; neither: the schedule's end."""
+
+    env_steps: int | None
+    episodes: int | None
+
     def episodes_at_end(self, trainer: Trainer, steps_an_episode: int) -> int:
         """For a progress bar: exact where episodes have one length."""
-        done = trainer.counters.episodes
         if self.env_steps is not None:
-            return done + math.ceil(self.env_steps / max(1, steps_an_episode))
-        return trainer.config.train.episodes if self.episodes is None else done + self.episodes
+            more = self.env_steps - trainer.env_steps
+            return trainer.counters.episodes + math.ceil(more / max(1, steps_an_episode))
+        return trainer.config.train.episodes if self.episodes is None else self.episodes
 
-    def reached(self, trainer: Trainer) -> Callable[[], bool]:
-        """Says when it is done, counted from now."""
-        episodes, env_steps = trainer.counters.episodes, trainer.env_steps
+    def reached(self, trainer: Trainer) -> bool:
+        """Whether it is."""
         if self.env_steps is not None:
-            goal = env_steps + self.env_steps
-            return lambda: trainer.env_steps >= goal
-        if self.episodes is not None:
-            last = episodes + self.episodes
-            return lambda: trainer.counters.episodes >= last
-        return lambda: False
+            return trainer.env_steps >= self.env_steps
+        return self.episodes is not None and trainer.counters.episodes >= self.episodes
 
 
 class Watch:
@@ -152,16 +163,14 @@ def opened(
         directory.unlock()
 
 
-def work(trainer: Trainer, amount: Amount, watch: Watch, progress_bar: bool, lines: bool) -> None:
-    """Trains until the amount is reached, the callback has enough, or a signal comes."""
+def work(trainer: Trainer, goal: Goal, watch: Watch, progress_bar: bool, lines: bool) -> None:
+    """Trains until the goal is reached, the run's stage is over, the callback has enough, or a signal comes."""
     environments = trainer.environments
     steps = getattr(environments, "episode_steps", 0) * trainer.config.env.action_repeat
-    watch.display = Display(Console(), amount.episodes_at_end(trainer, steps), progress_bar, lines)
-    watch.callback.on_training_start()
+    watch.display = Display(Console(), goal.episodes_at_end(trainer, steps), progress_bar, lines)
     with contextlib.suppress(Interrupted), watch.display.shown(trainer.counters.episodes):
         if not watch.should_stop():
-            trainer.run(amount.reached(trainer))
-    watch.callback.on_training_end()
+            trainer.run(lambda: goal.reached(trainer))
 
 
 def interruption() -> contextlib.AbstractContextManager[Interruption | None]:

@@ -12,6 +12,7 @@ from typing import Self
 
 import tensorflow as tf
 
+from bayes_planet import stages
 from bayes_planet.agents import learning, settings
 from bayes_planet.agents.callbacks import BaseCallback, as_one
 from bayes_planet.agents.trained import TrainedModel
@@ -51,7 +52,7 @@ class BayesPlanet(TrainedModel):
       logdir: the run's folder. None: a temporary one, which goes when this object goes.
       overrides: single settings, as {"train.batch_size": 16} or ["train.batch_size=16"].
       change: a run in `logdir` goes on with these settings where they are others than those it began with: planner,
-        loss, learning rate, exploration noise and the like (`run_directory.ADJUSTABLE`). starts.json keeps what
+        loss, learning rate, exploration noise and the like (`stages.ADJUSTABLE`). starts.json keeps what
         changed when.
       world_model: a class or function that makes a world model of your own from (config, observation_shapes,
         action_size, policy), in place of `WorldModel`; see `world_model.interface` and docs/your_own_model.md. Its
@@ -93,7 +94,8 @@ class BayesPlanet(TrainedModel):
         environments = self._training_environments()
         spaces = Spaces(environments.observation_space, environments.action_space)
         parts = restored(directory, spaces, self.config, strategy, world_model, optimizer=True, required=False)
-        self._take(parts, spaces)
+        self._built_with = strategy, world_model
+        self._take(parts, spaces, self.config)
 
     @classmethod
     def load(
@@ -142,7 +144,8 @@ class BayesPlanet(TrainedModel):
             environments = model._training_environments()
             spaces = environments.observation_space, environments.action_space
         parts = restored(directory, Spaces(*spaces), model.config, strategy, world_model, optimizer=True)
-        model._take(parts, Spaces(*spaces))
+        model._built_with = strategy, world_model
+        model._take(parts, Spaces(*spaces), model.config)
         return model
 
     def _begin(self, config: Config, env: settings.Environment | None, verbose: int) -> None:
@@ -228,18 +231,35 @@ class BayesPlanet(TrainedModel):
         callback = as_one(callbacks)
         directory = self._choose_folder(self.logdir)
         with learning.interruption() as interruption:
-            watch = learning.Watch(callback, interruption)
-            with learning.opened(
-                self.config, directory, self._parts, self._training_environments, self._factory, amount, watch
-            ) as trainer:
-                self._trainer, self._origin = trainer, None
-                try:
-                    callback.init_callback(self)
-                    learning.work(trainer, amount, watch, progress_bar, lines=self.verbose > 0)
-                finally:
-                    self._trainer = None
+            watch, goal, done = learning.Watch(callback, interruption), None, False
+            while not done:  # once a stage of the run
+                self._begin_stage(directory)
+                with learning.opened(
+                    self.config, directory, self._parts, self._training_environments, self._factory, amount, watch
+                ) as trainer:
+                    self._trainer, self._origin = trainer, None
+                    try:
+                        if goal is None:
+                            goal = amount.goal(trainer)
+                            callback.init_callback(self)
+                            callback.on_training_start()
+                        learning.work(trainer, goal, watch, progress_bar, lines=self.verbose > 0)
+                        done = not trainer.stage_over or watch.should_stop()
+                        if done:
+                            callback.on_training_end()
+                    finally:
+                        self._trainer = None
         learning.pass_on(interruption)
         return self
+
+    def _begin_stage(self, directory: RunDirectory) -> None:
+        """Builds the agent anew where the run has reached another stage (`train.stages`), with the newest state."""
+        config = stages.at(self.config, directory.count_episodes())
+        if config != self.config:
+            directory.prepare(self.config)  # notes the change
+            directory.unlock()
+            spaces = Spaces(self.observation_space, self.action_space)
+            self._take(restored(directory, spaces, config, *self._built_with, optimizer=True), spaces, config)
 
     def report(self, out: str | os.PathLike[str] | None = None) -> Path:
         """Writes the HTML page about the run (`bayes-planet report`), by default to report.html in its folder."""

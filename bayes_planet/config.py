@@ -8,6 +8,7 @@ deterministic weights; `configs/bayes_planet.yaml` turns the transition's dense 
 import dataclasses
 import difflib
 import math
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -232,6 +233,7 @@ class TrainConfig:
     updates_per_episode: int = setting(100, "updates before each further episode", "PlaNet, App. A")
     updates_per_episode_final: int = setting(100, "that number after train.updates_anneal_episodes")
     updates_anneal_episodes: int = setting(0, "training episodes behind the seed episodes over which updates_per_episode changes linearly to updates_per_episode_final: few episodes are soon learnt by heart; 0: it never does")
+    stages: list[str] = setting([], "settings that begin on the way, once there are so many episodes: 'EPISODES: key=value key=value', in order; those that --change takes")
     batch_size: int = setting(50, "sequences a batch", "PlaNet, App. A")
     sequence_length: int = setting(50, "time steps a sequence", "PlaNet, App. A")
     optimizer: str = setting("adam", "adam, or muon: matrices of dense and recurrent layers move along the orthogonalised momentum of their gradients, all else as with adam", "PlaNet, App. A; muon: Jordan et al. 2024")
@@ -259,6 +261,12 @@ class TrainConfig:
             require(getattr(self, name) >= 1, f"train.{name}", getattr(self, name), "1 or more")
         require(self.sequence_length >= 2, "train.sequence_length", self.sequence_length, "2 or more time steps")
         require(self.episodes >= self.seed_episodes, "train.episodes", self.episodes, f"at least train.seed_episodes, {self.seed_episodes}")
+        least = self.seed_episodes
+        for stage in self.stages:
+            require(re.fullmatch(r"\d+:( +\w+(\.\w+)*=\S+)+", stage) is not None, "train.stages", stage, "'EPISODES: key=value key=value' each, such as '100: loss.policy_uncertainty_bonus=-1 replay.drop_fraction=0.5'")
+            episodes = int(stage.partition(":")[0])
+            require(episodes > least, "train.stages", stage, f"more than {least} episodes here: train.seed_episodes, and in the order in which they begin")
+            least = episodes
         for name in ("learning_rate", "matrix_learning_rate", "adam_epsilon", "clip_norm", "checkpoint_minutes"):
             require(getattr(self, name) > 0, f"train.{name}", getattr(self, name), "a positive number")
         require(self.exploration_noise >= 0, "train.exploration_noise", self.exploration_noise, "0 or more")

@@ -20,6 +20,7 @@ MAY_IMPORT = {
     "config": set(),
     "configs": set(),
     "presets": {"config", "configs"},
+    "stages": {"config", "presets"},
     "bayesian_layers": set(),
     "replay": set(),
     "envs": {"config"},
@@ -27,9 +28,9 @@ MAY_IMPORT = {
     "world_model": {"config", "bayesian_layers"},
     "planning": {"config", "bayesian_layers", "world_model"},
     "evaluation": _LEARNED | {"envs", "replay", "report"},
-    "training": _LEARNED | {"presets", "envs", "replay", "evaluation", "report"},
-    "agents": _LEARNED | {"presets", "envs", "replay", "evaluation", "report", "training"},
-    "commands": _LEARNED | {"presets", "configs", "envs", "replay", "evaluation", "report", "training", "agents"},
+    "training": _LEARNED | {"presets", "stages", "envs", "replay", "evaluation", "report"},
+    "agents": _LEARNED | {"presets", "stages", "envs", "replay", "evaluation", "report", "training"},
+    "commands": _LEARNED | {"presets", "stages", "configs", "envs", "replay", "evaluation", "report", "training", "agents"},
     "cli": {"config", "presets", "commands"},
     "__main__": {"cli"},
 }
@@ -38,7 +39,7 @@ LIBRARIES = {
     "replay": {"numpy"},
 }
 TENSORFLOW = {"tensorflow", "tensorflow_probability", "tf_keras", "tf_agents", "keras", "tensorboard"}
-NO_TENSORFLOW = ("", "config", "configs", "presets", "envs", "replay", "cli", "training.metrics", "envs.worker",
+NO_TENSORFLOW = ("", "config", "configs", "presets", "stages", "envs", "replay", "cli", "training.metrics", "envs.worker",
                  "envs.control_suite")  # fmt: skip
 LINES = 400
 

@@ -3,7 +3,7 @@
 import contextlib
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -18,6 +18,7 @@ from bayes_planet.training.cluster import ClusterError, Process, this_process
 from bayes_planet.training.console import divert_output
 from bayes_planet.training.interruption import EXIT_INTERRUPTED, Interruption
 from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError
+from bayes_planet.training.schedule import Counters
 
 
 def train(
@@ -39,6 +40,11 @@ def train(
     with user_errors(presets.ConfigError, RunDirectoryError, ClusterError):
         config = presets.load(stack, overrides)
         process = this_process() if strategy == "multi_worker" else Process(0, 1)
+        if config.train.stages and process.count > 1:
+            raise UserError(
+                f"train.stages is {config.train.stages!r}. Accepted: [] with --strategy multi_worker: stop all "
+                "processes and go on with --change instead."
+            )
         directory = RunDirectory(logdir)
         try:
             if process.chief:
@@ -95,11 +101,13 @@ def _train(
         raise UserError(
             f"train.batch_size is {config.train.batch_size}. Accepted: a multiple of the {replicas} replicas."
         )
-    with user_errors(WorldModelError):
-        parts = build(config, environments.observation_space, environments.action_space, distribution)
-    display = Display(console, config.train.episodes)
     kind = Trainer if process.count == 1 else Chief if process.chief else Follower
-    with _disk_errors(directory), user_errors(EpisodeLayoutError, MetricsFileError):
+
+    def work(config: Config, say: Callable[[Counters], str]) -> tuple[Counters, bool]:
+        """Trains until the run or, then the second of the two is true, its stage is over."""
+        with user_errors(WorldModelError):
+            parts = build(config, environments.observation_space, environments.action_space, distribution)
+        display = Display(console, config.train.episodes)
         trainer = kind.from_parts(
             config,
             directory,
@@ -110,41 +118,48 @@ def _train(
             events=Events(display.progress, display.row, display.note),
         )
         with contextlib.closing(trainer):
-            try:
-                with user_errors(CheckpointError, RunDirectoryError):
-                    trainer.restore()
-                    counters = trainer.counters
-                    if counters.episodes:
-                        console.print(
-                            f"Going on after {counters.episodes} episodes and {counters.updates} updates.",
-                            highlight=False,
-                        )
-                with user_errors(TrainingDivergedError, *ENVIRONMENT_ERRORS), display.shown(trainer.counters.episodes):
-                    trainer.run()
-            except Interrupted as stop:
-                if not stop.saved:
-                    raise UserError(
-                        f"Stopped, but the last checkpoint could not be saved in {directory.path}. The older ones are "
-                        "intact. Make room, then give the same command to go on from the newest of them."
-                    ) from stop
-                console.print(f"Saved in {directory.path}. The same command goes on from here.", highlight=False)
-                return EXIT_INTERRUPTED
-            except (tf.errors.UnavailableError, ChiefEndedError) as error:
-                if process.count == 1:
-                    raise
-                if interruption.requested and not process.chief:
-                    return EXIT_INTERRUPTED
-                if isinstance(error, ChiefEndedError):
-                    raise UserError(str(error)) from error
+            with user_errors(CheckpointError, RunDirectoryError):
+                trainer.restore()
+            if trainer.counters.episodes:
+                console.print(say(trainer.counters), highlight=False)
+            with user_errors(TrainingDivergedError, *ENVIRONMENT_ERRORS), display.shown(trainer.counters.episodes):
+                trainer.run()
+        return trainer.counters, trainer.stage_over
+
+    with _disk_errors(directory), user_errors(EpisodeLayoutError, MetricsFileError):
+        try:
+            done, stage_over = work(
+                config, lambda done: f"Going on after {done.episodes} episodes and {done.updates} updates."
+            )
+            while stage_over:
+                before, config = config, directory.begin_stage(config)
+                new = {key: value for key, (_, value) in presets.differences(before, config).items()}
+                news = " ".join(f"{key}={value}" for key, value in new.items())
+                done, stage_over = work(config, lambda done, news=news: f"From {done.episodes} episodes on: {news}")
+        except Interrupted as stop:
+            if not stop.saved:
                 raise UserError(
-                    "Another process of the run has ended, or cannot be reached. Start all processes again: they go on "
-                    "from the last checkpoint."
-                ) from error
-            except ValueError as error:
-                if "train.sequence_length" in str(error):
-                    raise UserError(str(error)) from error
+                    f"Stopped, but the last checkpoint could not be saved in {directory.path}. The older ones are "
+                    "intact. Make room, then give the same command to go on from the newest of them."
+                ) from stop
+            console.print(f"Saved in {directory.path}. The same command goes on from here.", highlight=False)
+            return EXIT_INTERRUPTED
+        except (tf.errors.UnavailableError, ChiefEndedError) as error:
+            if process.count == 1:
                 raise
-    console.print(f"Done: {trainer.counters.episodes} episodes, {trainer.counters.updates} updates.", highlight=False)
+            if interruption.requested and not process.chief:
+                return EXIT_INTERRUPTED
+            if isinstance(error, ChiefEndedError):
+                raise UserError(str(error)) from error
+            raise UserError(
+                "Another process of the run has ended, or cannot be reached. Start all processes again: they go on "
+                "from the last checkpoint."
+            ) from error
+        except ValueError as error:
+            if "train.sequence_length" in str(error):
+                raise UserError(str(error)) from error
+            raise
+    console.print(f"Done: {done.episodes} episodes, {done.updates} updates.", highlight=False)
     print_summary(console, directory.metrics)
     return 0
 

@@ -10,10 +10,12 @@ from typing import IO, Any
 
 import gymnasium
 
-from bayes_planet import presets
+from bayes_planet import presets, stages
 from bayes_planet.config import Config
 from bayes_planet.envs.rendering import find_backend, resolve_quality
+from bayes_planet.replay.episode import PATTERN, parse_file_name
 from bayes_planet.replay.files import recover_folder, write_atomically
+from bayes_planet.replay.rounds import whole_files
 from bayes_planet.training import spaces
 from bayes_planet.training.starts import announcement, start, versions
 
@@ -28,25 +30,6 @@ CHANGEABLE = (
     "replay.ram_gigabytes",
     "replay.compress",
     "evaluation.",
-)
-# Settings that shape neither the parameters, nor the replay, nor the schedule: a run may go on with others where its
-# user says so.
-ADJUSTABLE = (
-    "planner.",
-    "loss.",
-    "replay.drop_",
-    "model.bayesian.kl_scale",
-    "model.bayesian.kl_anneal_updates",
-    "train.batch_size",
-    "train.sequence_length",
-    "train.learning_rate",
-    "train.matrix_learning_rate",
-    "train.adam_epsilon",
-    "train.clip_norm",
-    "train.average_decay",
-    "train.collect_during_updates",
-    "train.exploration_",
-    "train.skipped_updates_limit",
 )
 # How long a process beside the chief waits for it to replace what a start that came to nothing has left, in seconds.
 REPLACING_SECONDS = 60.0
@@ -105,15 +88,15 @@ class RunDirectory:
         return self._as_drawn(config)
 
     def prepare(self, config: Config, change: bool = False) -> Config:
-        """Makes the folder and writes config.yaml, or checks that it belongs to `config`; returns the one to run.
+        """Makes the folder and writes config.yaml, or checks that it belongs to `config`; returns the one to run with.
 
         A folder that does not hold a run (`holds_run`) is free for any. What `change` changes is noted in starts.json
         first, for `record_start`, so that it is not lost where this start fails before. `env.render_quality=auto`
         becomes what it stands for, once and for all: on another machine the model would see other pictures.
 
         Args:
-          config: of the run.
-          change: a run that is there may go on with other settings out of `ADJUSTABLE`.
+          config: of the run. What is written and returned is that of the stage (`train.stages`) that it has reached.
+          change: a run that is there may go on with other settings out of `stages.ADJUSTABLE`.
 
         Raises:
           RunDirectoryError: another configuration's run lies here, another process writes to it, the path is a file,
@@ -132,17 +115,36 @@ class RunDirectory:
         try:
             config = self._as_drawn(config)
             recover_folder(self.best_model)
+            now = stages.at(config, self.count_episodes())
             if self.holds_run() or self._belongs_to(config, change):
                 self._announce(self._check(config, change))
             elif self.config_file.exists():
                 self.starts_file.unlink(missing_ok=True)  # they are of what is replaced
             # Before config.yaml: see `holds_run`.
             write_atomically(self.versions_file, json.dumps(versions(), indent=1).encode() + b"\n")
-            presets.save(config, self.config_file)
+            presets.save(now, self.config_file)
         except BaseException:
             self.unlock()
             raise
-        return config
+        return now
+
+    def begin_stage(self, config: Config) -> Config:
+        """Goes on with the stage that the run's episodes have reached, noted as `prepare` notes a change.
+
+        Args:
+          config: what `prepare` returned.
+
+        Returns:
+          The configuration from here on.
+        """
+        now = stages.at(config, self.count_episodes())
+        self._announce(self._check(config, change=False))
+        presets.save(now, self.config_file)
+        return now
+
+    def count_episodes(self) -> int:
+        """The episodes on disk, by the names of their files."""
+        return sum(parse_file_name(path.name) is not None for path in whole_files(self.episodes, PATTERN))
 
     def holds_run(self) -> bool:
         """Whether config.yaml says what must be kept: no other configuration may take the folder.
@@ -301,24 +303,27 @@ class RunDirectory:
 
     def _check(self, config: Config, change: bool) -> dict[str, tuple[Any, Any]]:
         """What changes in how the run learns, by setting: (old, new). Raises where it may not."""
-        changed = {
-            key: values
-            for key, values in presets.differences(self.read_config(), config).items()
-            if not (key.startswith(CHANGEABLE) or (key == "env.render_quality" and "auto" in values))
-        }
-        adjustable = all(_adjustable(key, *values) for key, values in changed.items())
+        there = self.read_config()
+        changed = self._changed(there, stages.at(config, self.count_episodes()))
+        # What lies here may be of another stage: the run was stopped behind the episode that ended it, or lost some.
+        begins = [0, *(stage.episodes for stage in stages.stages(config))]
+        if any(not self._changed(there, stages.at(config, episodes)) for episodes in begins):
+            return changed
+        adjustable = all(stages.adjustable(key, *values) for key, values in changed.items())
         if changed and not (change and adjustable):
             lines = "\n".join(f"  {key}: {old!r} there, {new!r} now" for key, (old, new) in changed.items())
             accepted = "Give the same --config and overrides to go on with it, or another --logdir."
             if adjustable:
                 accepted += " With --change the run goes on with what is given now."
             elif change:
-                accepted += f" --change is for {', '.join(ADJUSTABLE)} (average_decay: not from or to 0)."
+                accepted += f" --change is for {', '.join(stages.ADJUSTABLE)} (average_decay: not from or to 0)."
             raise RunDirectoryError(f"{self.path} holds a run of another configuration:\n{lines}\n{accepted}")
         return changed
 
-
-def _adjustable(key: str, old: Any, new: Any) -> bool:
-    if key == "train.average_decay":
-        return bool(old and new)  # without an average a checkpoint holds one world model less
-    return key.startswith(ADJUSTABLE)
+    @staticmethod
+    def _changed(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
+        return {
+            key: values
+            for key, values in presets.differences(old, new).items()
+            if not (key.startswith(CHANGEABLE) or (key == "env.render_quality" and "auto" in values))
+        }

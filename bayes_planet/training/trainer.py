@@ -1,6 +1,7 @@
 """The loop: collect, update, evaluate, save, in the order that `schedule` gives. Any start goes on with the folder."""
 
 import contextlib
+import functools
 import math
 import time
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from bayes_planet.planning import Actor
 from bayes_planet.replay import CorruptEpisodeError, EpisodeStore, Prefetcher
 from bayes_planet.replay.rollout import Environments, Episode
 from bayes_planet.report.video import save_video
+from bayes_planet.stages import next_stage
 from bayes_planet.training.batches import draw_batch
 from bayes_planet.training.best_model import keep_best
 from bayes_planet.training.build import Parts
@@ -104,6 +106,7 @@ class Trainer:
         self._snapshot_at = -1
         self._saved_at = time.monotonic()
         self._saved = True
+        self._stage_end = next_stage(config, self.replay.episodes) or math.inf
 
     @classmethod
     def from_parts(
@@ -153,6 +156,11 @@ class Trainer:
         """Simulator steps in the replay: agent steps times action repeat."""
         return (self.replay.rows - self.replay.episodes) * self.config.env.action_repeat
 
+    @property
+    def stage_over(self) -> bool:
+        """As many episodes as the next of `train.stages` begins with: all else is a trainer's with its settings."""
+        return self.replay.episodes >= self._stage_end
+
     def restore(self) -> bool:
         """Loads the newest usable checkpoint; false where there is none. The run's folder notes who goes on with it."""
         saved = self.checkpoints.restore()
@@ -174,7 +182,7 @@ class Trainer:
         return saved is not None
 
     def run(self, enough: Callable[[], bool] = lambda: False) -> Counters:
-        """Works until the schedule is done.
+        """Works until the schedule is done, or `stage_over`.
 
         Args:
           enough: asked between tasks; true ends the run before the next updates or episode. An evaluation that is
@@ -186,7 +194,7 @@ class Trainer:
         """
         work = {Task.COLLECT: self._collect, Task.UPDATE: self._train, Task.EVALUATE: self._evaluate}
         try:
-            while (task := next_task(self.config, self.counters)) is not Task.DONE:
+            while not self.stage_over and (task := next_task(self.config, self.counters)) is not Task.DONE:
                 if task is not Task.EVALUATE and enough():
                     break
                 work[task]()
@@ -306,7 +314,7 @@ class Trainer:
         self._collect_meanwhile()  # before the statistics: its weights were trained with those it has
         self._normalise()
         start = time.perf_counter()
-        with Prefetcher(self._batch, range(first, last)) as batches:
+        with Prefetcher(functools.partial(draw_batch, self.replay, self.config), range(first, last)) as batches:
             for update, batch in enumerate(batches, first):
                 pending.append(self.learner.update(batch, self.replay.rows))
                 self._tell(self._events.progress, "updates", update + 1 - first, last - first)
@@ -325,9 +333,6 @@ class Trainer:
         while normaliser is not None:
             with contextlib.suppress(CorruptEpisodeError):  # moved aside: go on with the others
                 return normaliser.catch_up(self.replay.indices, lambda index: self.replay.load(index)["state"])
-
-    def _batch(self, update: int) -> dict[str, np.ndarray]:
-        return draw_batch(self.replay, self.config, update)
 
     def _log_updates(self, pending: list[dict], seconds: float) -> None:
         columns = {key: np.array([float(metrics[key]) for metrics in pending]) for key in pending[0]}

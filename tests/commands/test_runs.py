@@ -42,6 +42,25 @@ def wait_for(condition, process: subprocess.Popen, seconds: float = 200.0) -> No
         time.sleep(0.02)
 
 
+def results(folder: Path) -> dict:
+    rows = read_metrics(folder / "metrics.jsonl")
+    returns = {row["train/episode"]: row["train/return"] for row in rows if "train/return" in row}
+    evaluations = [row["eval/return_mean"] for row in rows if "eval/return_mean" in row]
+    last = [row for row in rows if "loss/total" in row][-1]
+    return {
+        "returns": returns,
+        "evaluation": evaluations[-1:],
+        "kl": last["weight_kl/total"],
+        "updates": last["updates"],
+    }
+
+
+def assert_same_results(resumed: dict, expected: dict) -> None:
+    assert resumed.keys() == expected.keys() and resumed["updates"] == expected["updates"]
+    for name in ("returns", "evaluation", "kl"):
+        assert resumed[name] == pytest.approx(expected[name], rel=1e-6)
+
+
 def test_run_ends_with_its_results(run):
     logdir, result = run
     assert result.returncode == 0, result.stderr
@@ -188,23 +207,37 @@ def test_killed_and_interrupted_run_equals_an_uninterrupted_one(run, tmp_path):
     starts = [each["episodes"] for each in json.loads((logdir / "starts.json").read_text())]
     assert len(starts) == 3 and starts[0] == 0 and 1 <= starts[1] <= starts[2] == len(survivors)
 
-    def results(folder: Path) -> dict:
-        rows = read_metrics(folder / "metrics.jsonl")
-        returns = {row["train/episode"]: row["train/return"] for row in rows if "train/return" in row}
-        evaluations = [row["eval/return_mean"] for row in rows if "eval/return_mean" in row]
-        last = [row for row in rows if "loss/total" in row][-1]
-        return {
-            "returns": returns,
-            "evaluation": evaluations[-1:],
-            "kl": last["weight_kl/total"],
-            "updates": last["updates"],
-        }
+    assert_same_results(results(logdir), results(uninterrupted))
 
-    resumed, expected = results(logdir), results(uninterrupted)
-    assert resumed.keys() == expected.keys() and resumed["updates"] == expected["updates"]
-    assert resumed["returns"] == pytest.approx(expected["returns"], rel=1e-6)
-    assert resumed["evaluation"] == pytest.approx(expected["evaluation"], rel=1e-6)
-    assert resumed["kl"] == pytest.approx(expected["kl"], rel=1e-6)
+
+def test_a_run_in_stages_is_the_same_when_it_is_killed_where_one_begins(run, tmp_path):
+    stages = 'train.stages=["3: loss.reward_scale=20 train.exploration_noise=0.2"]'
+    result = finished(train_command(tmp_path / "whole", stages))
+    assert result.returncode == 0, result.stderr
+    assert "From 3 episodes on: loss.reward_scale=20.0 train.exploration_noise=0.2\n" in result.stdout
+    rows = read_metrics(tmp_path / "whole" / "metrics.jsonl")
+    noise = [row.get("train/exploration_noise") for row in rows if "train/return" in row]
+    assert noise == [None, None, 0.3, 0.2]
+
+    logdir = tmp_path / "killed"
+    process = subprocess.Popen(train_command(logdir, stages), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: len(list((logdir / "episodes").glob("episode-*.npz"))) >= 3, process)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=60)
+    result = finished(train_command(logdir, stages))
+    assert result.returncode == 0, result.stderr
+    assert_same_results(results(logdir), results(tmp_path / "whole"))
+    plain = results(run[0])
+    assert {index: plain["returns"][index] for index in range(3)} == pytest.approx(
+        {index: results(logdir)["returns"][index] for index in range(3)}, rel=1e-6
+    )
+    assert results(logdir)["returns"][3] != pytest.approx(plain["returns"][3], rel=1e-3)
+
+
+def test_stages_that_cannot_be_are_refused_before_anything_begins(tmp_path):
+    result = finished(train_command(tmp_path / "run", 'train.stages=["3: model.belief_units=9"]'))
+    assert result.returncode != 0 and "model.belief_units cannot change on the way of a run" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 @pytest.mark.skipif(not hasattr(os, "getpgid"), reason="needs process groups")

@@ -484,3 +484,41 @@ def test_without_images_or_a_backend_auto_stays(tmp_path, monkeypatch, backend):
     if not backend.failure:
         config = change(config, env={"observations": "state"})
     assert RunDirectory(tmp_path).prepare(config) == config
+
+
+def test_a_run_is_prepared_with_the_stage_that_its_episodes_have_reached(tmp_path):
+    given = change(seeded(3), train={"stages": ["6: loss.reward_scale=3", "8: loss.reward_scale=5"]})
+    directory = RunDirectory(tmp_path / "run")
+
+    def prepared() -> float:
+        config = directory.prepare(given)
+        directory.unlock()
+        assert presets.read(directory.config_file) == config
+        return config.loss.reward_scale
+
+    def reach(episodes: int) -> None:
+        store = EpisodeStore(directory.episodes, 0)
+        for index in range(store.episodes, episodes):
+            store.add(make_episode(index, 5), index)
+
+    assert directory.prepare(given) == given
+    directory.record_start(0)
+    reach(6)
+    # Within a process; the note about it waits for `record_start`.
+    second = directory.begin_stage(given)
+    assert second.loss.reward_scale == 3.0 and presets.read(directory.config_file) == second
+    directory.record_start(6)
+    assert directory.read_starts()[-1]["changed"] == {"loss.reward_scale": [given.loss.reward_scale, 3.0]}
+    assert directory.begin_stage(second) == second
+    directory.unlock()
+
+    assert prepared() == 3.0  # the same command: config.yaml says another scale than it, and that is no difference
+    reach(9)
+    assert prepared() == 5.0  # it was killed behind the episode that ended the stage, and one more
+    directory.prepare(second)  # from Python, with what `prepare` returned before
+    directory.record_start(9)
+    directory.unlock()
+    assert directory.read_starts()[-1]["changed"] == {"loss.reward_scale": [3.0, 5.0]}
+    for index in (5, 6, 7, 8):
+        next(directory.episodes.glob(f"episode-{index:06d}-*")).unlink()
+    assert prepared() == given.loss.reward_scale  # episodes were lost: back in the first stage

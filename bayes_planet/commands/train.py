@@ -3,12 +3,12 @@
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
 
-from bayes_planet import __version__, presets
+from bayes_planet import __version__, presets, stages
 from bayes_planet.commands.errors import UserError, user_errors
 from bayes_planet.config import Config
 from bayes_planet.envs import Workers
@@ -97,14 +97,15 @@ def _train(
         distribution = make_strategy(strategy, device)
     interruption.install()  # TensorFlow's cluster runtime takes SIGTERM for itself
     replicas = distribution.num_replicas_in_sync
-    if config.train.batch_size % replicas:
-        raise UserError(
-            f"train.batch_size is {config.train.batch_size}. Accepted: a multiple of the {replicas} replicas."
-        )
+    for stage in (config, *(stages.at(config, stage.episodes) for stage in stages.stages(config))):
+        if stage.train.batch_size % replicas:
+            raise UserError(
+                f"train.batch_size is {stage.train.batch_size}. Accepted: a multiple of the {replicas} replicas."
+            )
     kind = Trainer if process.count == 1 else Chief if process.chief else Follower
 
-    def work(config: Config, say: Callable[[Counters], str]) -> tuple[Counters, bool]:
-        """Trains until the run or, then the second of the two is true, its stage is over."""
+    def work(config: Config, news: str = "") -> tuple[Counters, bool]:
+        """Trains until the run or, then the second of the two is true, its stage is over; `news` begin a stage."""
         with user_errors(WorldModelError):
             parts = build(config, environments.observation_space, environments.action_space, distribution)
         display = Display(console, config.train.episodes)
@@ -120,22 +121,24 @@ def _train(
         with contextlib.closing(trainer):
             with user_errors(CheckpointError, RunDirectoryError):
                 trainer.restore()
-            if trainer.counters.episodes:
-                console.print(say(trainer.counters), highlight=False)
-            with user_errors(TrainingDivergedError, *ENVIRONMENT_ERRORS), display.shown(trainer.counters.episodes):
+            counters = trainer.counters
+            if news:
+                console.print(f"From {counters.episodes} episodes on: {news}", highlight=False)
+            elif counters.episodes:
+                console.print(
+                    f"Going on after {counters.episodes} episodes and {counters.updates} updates.", highlight=False
+                )
+            with user_errors(TrainingDivergedError, *ENVIRONMENT_ERRORS), display.shown(counters.episodes):
                 trainer.run()
         return trainer.counters, trainer.stage_over
 
     with _disk_errors(directory), user_errors(EpisodeLayoutError, MetricsFileError):
         try:
-            done, stage_over = work(
-                config, lambda done: f"Going on after {done.episodes} episodes and {done.updates} updates."
-            )
+            done, stage_over = work(config)
             while stage_over:
                 before, config = config, directory.begin_stage(config)
                 new = {key: value for key, (_, value) in presets.differences(before, config).items()}
-                news = " ".join(f"{key}={value}" for key, value in new.items())
-                done, stage_over = work(config, lambda done, news=news: f"From {done.episodes} episodes on: {news}")
+                done, stage_over = work(config, " ".join(f"{key}={value}" for key, value in new.items()))
         except Interrupted as stop:
             if not stop.saved:
                 raise UserError(

@@ -15,9 +15,8 @@ from bayes_planet.agents.callbacks import BaseCallback
 from bayes_planet.config import Config
 from bayes_planet.envs import Workers
 from bayes_planet.evaluation.score import Score
-from bayes_planet.replay.episode import PATTERN, parse_file_name
+from bayes_planet.replay.episode import episode_files
 from bayes_planet.replay.rollout import Episode
-from bayes_planet.replay.rounds import whole_files
 from bayes_planet.training.build import Parts
 from bayes_planet.training.display import Display
 from bayes_planet.training.events import Events
@@ -194,6 +193,5 @@ def collected(folder: Path | None, config: Config) -> tuple[int, int]:
     """(episodes, simulator steps) in a run's folder, by the names of the files."""
     if folder is None or not RunDirectory(folder).episodes.is_dir():
         return 0, 0
-    names = [parse_file_name(path.name) for path in whole_files(RunDirectory(folder).episodes, PATTERN)]
-    rows = [name[1] for name in names if name is not None]
+    rows = [rows for _, _, rows in episode_files(RunDirectory(folder).episodes)]
     return len(rows), (sum(rows) - len(rows)) * config.env.action_repeat

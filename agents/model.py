@@ -95,7 +95,7 @@ class BayesPlanet(TrainedModel):
         spaces = Spaces(environments.observation_space, environments.action_space)
         parts = restored(directory, spaces, self.config, strategy, world_model, optimizer=True, required=False)
         self._built_with = strategy, world_model
-        self._take(parts, spaces, self.config)
+        self._take(parts, spaces)
 
     @classmethod
     def load(
@@ -145,7 +145,7 @@ class BayesPlanet(TrainedModel):
             spaces = environments.observation_space, environments.action_space
         parts = restored(directory, Spaces(*spaces), model.config, strategy, world_model, optimizer=True)
         model._built_with = strategy, world_model
-        model._take(parts, Spaces(*spaces), model.config)
+        model._take(parts, Spaces(*spaces))
         return model
 
     def _begin(self, config: Config, env: settings.Environment | None, verbose: int) -> None:
@@ -259,7 +259,9 @@ class BayesPlanet(TrainedModel):
             directory.prepare(self.config)  # notes the change
             directory.unlock()
             spaces = Spaces(self.observation_space, self.action_space)
-            self._take(restored(directory, spaces, config, *self._built_with, optimizer=True), spaces, config)
+            parts = restored(directory, spaces, config, *self._built_with, optimizer=True)
+            self.config = config
+            self._take(parts, spaces)
 
     def report(self, out: str | os.PathLike[str] | None = None) -> Path:
         """Writes the HTML page about the run (`bayes-planet report`), by default to report.html in its folder."""

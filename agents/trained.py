@@ -42,8 +42,7 @@ class TrainedModel:
     _logs: Path | None
     _own_env: gymnasium.Env | None
 
-    def _take(self, parts: Parts, spaces: Spaces, config: Config) -> None:
-        self.config = config
+    def _take(self, parts: Parts, spaces: Spaces) -> None:
         self.observation_space, self.action_space = spaces
         self._parts = parts
         noise = noise_of_episode(self.config.train, self.config.train.episodes)

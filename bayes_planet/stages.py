@@ -51,16 +51,15 @@ def stages(config: Config) -> list[Stage]:
     return found
 
 
-def at(config: Config, episodes: int) -> Config:
-    """What a run learns with that has so many episodes: later stages win over earlier ones, and these over the rest.
-
-    Of what it returns it returns the same again, so a run's config.yaml may hold either.
+def configurations(config: Config) -> list[tuple[int, Config]]:
+    """(episodes, what a run learns with from there on): from 0, then of each stage, those before it included.
 
     Raises:
-      ConfigError: a stage, also one to come, has a setting that is unknown, wrong, or not to be changed on the way.
+      ConfigError: a stage has a setting that is unknown, wrong, or not to be changed on the way.
     """
-    now = reached = config
+    found = [(0, config)]
     for number, stage in enumerate(stages(config)):
+        now = found[-1][1]
         try:
             later = presets.overridden(now, stage.overrides)
         except presets.ConfigError as error:
@@ -72,10 +71,17 @@ def at(config: Config, episodes: int) -> Config:
                     f"train.stages[{number}], from {stage.episodes} on: {key} cannot change on the way of a run. "
                     f"Accepted: {accepted} (average_decay: not from or to 0)."
                 )
-        now = later
-        if stage.episodes <= episodes:
-            reached = later
-    return reached
+        found.append((stage.episodes, later))
+    return found
+
+
+def at(config: Config, episodes: int) -> Config:
+    """What a run learns with that has so many episodes: later stages win over earlier ones, and these over the rest.
+
+    Of what it returns it returns the same again, so a run's config.yaml may hold either. ConfigError: as
+    `configurations`, of stages to come too.
+    """
+    return [each for begin, each in configurations(config) if begin <= episodes][-1]
 
 
 def next_stage(config: Config, episodes: int) -> int | None:

@@ -97,7 +97,7 @@ def _train(
         distribution = make_strategy(strategy, device)
     interruption.install()  # TensorFlow's cluster runtime takes SIGTERM for itself
     replicas = distribution.num_replicas_in_sync
-    for stage in (config, *(stages.at(config, stage.episodes) for stage in stages.stages(config))):
+    for _, stage in stages.configurations(config):
         if stage.train.batch_size % replicas:
             raise UserError(
                 f"train.batch_size is {stage.train.batch_size}. Accepted: a multiple of the {replicas} replicas."

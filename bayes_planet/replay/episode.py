@@ -23,6 +23,8 @@ from pathlib import Path
 
 import numpy as np
 
+from bayes_planet.replay.rounds import whole_files
+
 Episode = dict[str, np.ndarray]
 
 OBSERVATIONS = ("image", "state")
@@ -55,6 +57,12 @@ def parse_file_name(name: str) -> tuple[int, int] | None:
     if match is None or file_name(int(match[1]), int(match[2])) != name:
         return None
     return int(match[1]), int(match[2])
+
+
+def episode_files(folder: Path) -> list[tuple[Path, int, int]]:
+    """(file, index, rows) of the episodes in a folder, by their names; those of a round that is not whole left out."""
+    parsed = [(path, parse_file_name(path.name)) for path in whole_files(folder, PATTERN)]
+    return [(path, *found) for path, found in parsed if found is not None]
 
 
 def validate(episode: Mapping[str, np.ndarray]) -> int:

@@ -11,10 +11,9 @@ from bayes_planet.envs import NonFiniteError, Workers
 from bayes_planet.envs.errors import EpisodeFault
 from bayes_planet.replay import EpisodeStore
 from bayes_planet.replay.action_log import ActionLog, ActionLogError, LoggedActions, decode, encode
-from bayes_planet.replay.episode import PATTERN, CorruptEpisodeError, parse_file_name, read
+from bayes_planet.replay.episode import CorruptEpisodeError, episode_files, read
 from bayes_planet.replay.files import replacing_folder
 from bayes_planet.replay.rollout import Episode, rollout_some
-from bayes_planet.replay.rounds import whole_files
 from bayes_planet.training import saved_model
 from bayes_planet.training.build import build
 from bayes_planet.training.faults import WORKER_FAULTS, seeds_to_try
@@ -82,10 +81,9 @@ def pack(run: RunDirectory, out: Path, optimizer: bool = True) -> int:
 def _logs(run: RunDirectory) -> dict[int, ActionLog]:
     """The episodes of a run that may be training: nothing in its folder is moved, as an `EpisodeStore` might."""
     logs = {}
-    for path in whole_files(run.episodes, PATTERN):
-        if (parsed := parse_file_name(path.name)) is not None:
-            with contextlib.suppress(CorruptEpisodeError):  # the run will collect it anew
-                logs[parsed[0]] = ActionLog.of(read(path, parsed[1]))
+    for path, index, rows in episode_files(run.episodes):
+        with contextlib.suppress(CorruptEpisodeError):  # the run will collect it anew
+            logs[index] = ActionLog.of(read(path, rows))
     return logs
 
 

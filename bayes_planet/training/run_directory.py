@@ -13,9 +13,8 @@ import gymnasium
 from bayes_planet import presets, stages
 from bayes_planet.config import Config
 from bayes_planet.envs.rendering import find_backend, resolve_quality
-from bayes_planet.replay.episode import PATTERN, parse_file_name
+from bayes_planet.replay.episode import episode_files
 from bayes_planet.replay.files import recover_folder, write_atomically
-from bayes_planet.replay.rounds import whole_files
 from bayes_planet.training import spaces
 from bayes_planet.training.starts import announcement, start, versions
 
@@ -144,7 +143,7 @@ class RunDirectory:
 
     def count_episodes(self) -> int:
         """The episodes on disk, by the names of their files."""
-        return sum(parse_file_name(path.name) is not None for path in whole_files(self.episodes, PATTERN))
+        return len(episode_files(self.episodes))
 
     def holds_run(self) -> bool:
         """Whether config.yaml says what must be kept: no other configuration may take the folder.
@@ -306,8 +305,7 @@ class RunDirectory:
         there = self.read_config()
         changed = self._changed(there, stages.at(config, self.count_episodes()))
         # What lies here may be of another stage: the run was stopped behind the episode that ended it, or lost some.
-        begins = [0, *(stage.episodes for stage in stages.stages(config))]
-        if any(not self._changed(there, stages.at(config, episodes)) for episodes in begins):
+        if any(not self._changed(there, each) for _, each in stages.configurations(config)):
             return changed
         adjustable = all(stages.adjustable(key, *values) for key, values in changed.items())
         if changed and not (change and adjustable):

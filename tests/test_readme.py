@@ -43,6 +43,20 @@ def test_python_snippets_run(code, tmp_path, monkeypatch):
     exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
 
 
-def test_linked_files_exist():
-    for target in re.findall(r"\]\(([^)#]+)\)", README):
-        assert target.startswith("http") or (Path(__file__).parent.parent / target).exists(), target
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "pretrained/README.md", *(ROOT / "docs").rglob("*.md")]
+
+
+def anchors(page):
+    """What a heading's link is, as GitHub makes it."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S), flags=re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", page.read_text()):
+        if not target.startswith("http"):
+            linked = (page.parent / target) if target else page
+            assert linked.exists(), target
+            assert not anchor or anchor in anchors(linked), f"{target}#{anchor}"

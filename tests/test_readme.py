@@ -8,7 +8,8 @@ import pytest
 
 from bayes_planet import cli, presets
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
 COMMANDS = [line for kind, text in BLOCKS if kind == "bash" for line in text.splitlines() if "bayes-planet " in line]
 
@@ -43,7 +44,6 @@ def test_python_snippets_run(code, tmp_path, monkeypatch):
     exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
 
 
-ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "pretrained/README.md", *(ROOT / "docs").rglob("*.md")]
 
 
@@ -55,7 +55,7 @@ def anchors(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
-    for target, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", page.read_text()):
+    for target, anchor in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", page.read_text()):
         if not target.startswith("http"):
             linked = (page.parent / target) if target else page
             assert linked.exists(), target

@@ -5,8 +5,7 @@ import dataclasses
 from bayes_planet import presets
 from bayes_planet.config import Config
 
-# Settings that shape neither the parameters, nor the replay, nor the schedule: a run may go on with others where its
-# user says so.
+# Settings that shape neither the parameters nor the replay: a run may go on with others where its user says so.
 ADJUSTABLE = (
     "planner.",
     "loss.",
@@ -24,6 +23,7 @@ ADJUSTABLE = (
     "train.exploration_",
     "train.skipped_updates_limit",
     "train.stages",
+    "train.updates_",
 )
 
 

@@ -2,6 +2,8 @@
 
 import dataclasses
 import enum
+from collections.abc import Mapping
+from typing import Any
 
 from bayes_planet.config import Config
 
@@ -17,18 +19,53 @@ class Task(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Counters:
-    """How far a run is. `evaluated_at` is the number of episodes at the last evaluation, -1 before the first."""
+    """How far a run is.
+
+    Attributes:
+      episodes: in the replay.
+      updates: done.
+      evaluated_at: the number of episodes at the last evaluation, -1 before the first.
+      extra_updates: that the run's settings asked for on its way, above what those of today would have; negative
+        where today's would have asked for more.
+    """
 
     episodes: int
     updates: int
     evaluated_at: int = -1
+    extra_updates: int = 0
 
 
-def updates_due(config: Config, episodes: int) -> int:
-    """Updates that precede the next episode when `episodes` are in the replay.
+def updates_due(config: Config, counters: Counters) -> int:
+    """Updates that precede the next episode: of the settings of today from the start on, and `extra_updates`."""
+    return _scheduled(config, counters.episodes) + counters.extra_updates
 
-    `seed_episodes`, then `updates_per_episode` updates before each further one (PlaNet, Algorithm 1), a number that
-    `updates_anneal_episodes` changes.
+
+def as_saved(config: Config, counters: Counters) -> dict[str, Any]:
+    """What a checkpoint keeps of the counters, whatever settings go on from it.
+
+    Of the updates that is `updates`, and at how many episodes they were last complete and how many that took: from
+    there on the next settings count, see `extra_updates`.
+    """
+    episodes = min(counters.episodes, config.train.episodes - 1)
+    while episodes > 0 and _scheduled(config, episodes) + counters.extra_updates > counters.updates:
+        episodes -= 1
+    complete = {"episodes": episodes, "updates": _scheduled(config, episodes) + counters.extra_updates}
+    return {"evaluated_at": counters.evaluated_at, "updates": counters.updates, "complete": complete}
+
+
+def extra_updates(config: Config, saved: Mapping[str, Any]) -> int:
+    """`Counters.extra_updates` of a run that goes on with these settings from what `as_saved` kept.
+
+    0 where it lacks that: in a checkpoint that is older, and in a saved model.
+    """
+    complete = saved.get("complete")
+    return complete["updates"] - _scheduled(config, complete["episodes"]) if complete else 0
+
+
+def _scheduled(config: Config, episodes: int) -> int:
+    """`updates_per_episode` updates before each episode after `seed_episodes` (PlaNet, Algorithm 1), summed.
+
+    `updates_anneal_episodes` changes the number.
     """
     train = config.train
     further = max(0, min(episodes + 1, train.episodes) - train.seed_episodes)
@@ -48,7 +85,7 @@ def next_task(config: Config, counters: Counters) -> Task:
         return Task.COLLECT
     if _evaluation_due(config, counters):
         return Task.EVALUATE
-    if counters.updates < updates_due(config, episodes):
+    if counters.updates < updates_due(config, counters):
         return Task.UPDATE
     if episodes < train.episodes:
         return Task.COLLECT
@@ -57,7 +94,7 @@ def next_task(config: Config, counters: Counters) -> Task:
 
 def _evaluation_due(config: Config, counters: Counters) -> bool:
     train, every = config.train, config.evaluation.every_episodes
-    if counters.episodes >= train.episodes and counters.updates >= updates_due(config, counters.episodes):
+    if counters.episodes >= train.episodes and counters.updates >= updates_due(config, counters):
         return counters.evaluated_at < counters.episodes
     if every == 0:
         return False

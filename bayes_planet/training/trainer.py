@@ -31,7 +31,7 @@ from bayes_planet.training.learner import Learner
 from bayes_planet.training.metrics import MetricsWriter
 from bayes_planet.training.restoring import checkpoints
 from bayes_planet.training.run_directory import RunDirectory
-from bayes_planet.training.schedule import Counters, Task, next_task, updates_due
+from bayes_planet.training.schedule import Counters, Task, as_saved, extra_updates, next_task, updates_due
 from bayes_planet.training.scoring import timed_score
 from bayes_planet.training.seeds import Stream, seed_words
 from bayes_planet.world_model.interface import PredictiveWorldModel, missing
@@ -101,7 +101,7 @@ class Trainer:
             acting=None if snapshot is None or acting is None else acting.planner.world_model,
         )
         self.metrics = MetricsWriter(directory.metrics)
-        self._evaluated_at = -1
+        self._evaluated_at, self._extra_updates = -1, 0
         self._skipped_in_a_row = 0
         self._snapshot_at = -1
         self._saved_at = time.monotonic()
@@ -149,7 +149,8 @@ class Trainer:
     @property
     def counters(self) -> Counters:
         """How far the run is."""
-        return Counters(self.replay.episodes, int(self.learner.updates.numpy()), self._evaluated_at)
+        updates = int(self.learner.updates.numpy())
+        return Counters(self.replay.episodes, updates, self._evaluated_at, self._extra_updates)
 
     @property
     def env_steps(self) -> int:
@@ -168,6 +169,7 @@ class Trainer:
             self.learner.set_learning_rate()
             self._evaluated_at = int(saved["evaluated_at"])
             self._snapshot_at = int(saved.get("snapshot_at", -1))
+            self._extra_updates = extra_updates(self.config, saved)
             if self._snapshot is not None and self.checkpoints.lacking:
                 self._snapshot()  # until now it collected between the updates, with the weights of the time
                 self._snapshot_at = -1
@@ -224,8 +226,7 @@ class Trainer:
         self._saved_at = time.monotonic()
         try:
             self.metrics.flush()  # or a power cut takes rows that the checkpoint says were written
-            counters = {"evaluated_at": self._evaluated_at, "snapshot_at": self._snapshot_at}
-            self.checkpoints.save({**counters, "updates": self.counters.updates})
+            self.checkpoints.save({**as_saved(self.config, self.counters), "snapshot_at": self._snapshot_at})
             self._saved = True
         except (CheckpointError, OSError) as error:
             self._saved = False
@@ -309,7 +310,7 @@ class Trainer:
 
     def _train(self) -> None:
         train = self.config.train
-        first, last = self.counters.updates, updates_due(self.config, self.replay.episodes)
+        first, last = self.counters.updates, updates_due(self.config, self.counters)
         pending: list[dict] = []
         self._collect_meanwhile()  # before the statistics: its weights were trained with those it has
         self._normalise()

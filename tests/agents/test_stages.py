@@ -9,7 +9,7 @@ from bayes_planet.agents.callbacks import BaseCallback
 from bayes_planet.training.run_directory import RunDirectoryError
 from tests.agents.small import assert_same, model_in, weights
 
-STAGES = ["4: train.learning_rate=5e-4 loss.reward_scale=3", "6: planner.horizon=4 train.exploration_noise=0.1"]
+STAGES = ["4: train.learning_rate=5e-4 loss.reward_scale=3", "6: planner.horizon=4 train.updates_per_episode=5"]
 SETTINGS = {"train.stages": STAGES, "train.episodes": 8, "evaluation.every_episodes": 2, "evaluation.episodes": 2}
 
 
@@ -38,7 +38,7 @@ def by_hand(tmp_path_factory):
     changes = [
         {},
         {"train.learning_rate": 5e-4, "loss.reward_scale": 3.0},
-        {"planner.horizon": 4, "train.exploration_noise": 0.1},
+        {"planner.horizon": 4, "train.updates_per_episode": 5},
     ]
     for number, change in enumerate(changes):
         settings |= change
@@ -53,12 +53,14 @@ def scores(folder):
     return (
         [row["train/return"] for row in rows if "train/return" in row],
         {row["episodes"]: row["eval/returns"] for row in rows if "eval/returns" in row},
+        [row["updates"] for row in rows if "train/return" in row],
     )
 
 
 def assert_as_by_hand(model, by_hand):
     assert_same(weights(model), by_hand[0])
     assert scores(model.logdir)[0] == by_hand[1][0]
+    assert scores(model.logdir)[2] == by_hand[1][2]
     assert sorted(scores(model.logdir)[1]) == [4, 6, 8]
     assert scores(model.logdir)[1][8] == by_hand[1][1][8]
 
@@ -70,6 +72,7 @@ def test_one_learn_goes_through_all_stages(tmp_path, by_hand):
         model.learn(callbacks=Noting(calls))
         assert_as_by_hand(model, by_hand)
         assert model.config.loss.reward_scale == 3.0 and model.config.planner.horizon == 4
+        assert scores(model.logdir)[2] == [0, 0, 2, 4, 6, 8, 13, 18]
         assert model.actor.planner.config.horizon == 4
         assert presets.read(tmp_path / "run" / "config.yaml") == model.config
     assert calls == ["start", *range(1, 9), "end"]
@@ -77,7 +80,7 @@ def test_one_learn_goes_through_all_stages(tmp_path, by_hand):
     assert [(start["episodes"], sorted(start.get("changed", {}))) for start in starts] == [
         (0, []),
         (4, ["loss.reward_scale", "train.learning_rate"]),
-        (6, ["planner.horizon", "train.exploration_noise"]),
+        (6, ["planner.horizon", "train.updates_per_episode"]),
     ]
 
 

@@ -211,13 +211,15 @@ def test_killed_and_interrupted_run_equals_an_uninterrupted_one(run, tmp_path):
 
 
 def test_a_run_in_stages_is_the_same_when_it_is_killed_where_one_begins(run, tmp_path):
-    stages = 'train.stages=["3: loss.reward_scale=20 train.exploration_noise=0.2"]'
+    stage = "loss.reward_scale=20.0 train.updates_per_episode=3 train.exploration_noise=0.2"
+    stages = f'train.stages=["3: {stage}"]'
     result = finished(train_command(tmp_path / "whole", stages))
     assert result.returncode == 0, result.stderr
-    assert "From 3 episodes on: loss.reward_scale=20.0 train.exploration_noise=0.2\n" in result.stdout
+    assert f"From 3 episodes on: {stage}\n" in result.stdout
     rows = read_metrics(tmp_path / "whole" / "metrics.jsonl")
     noise = [row.get("train/exploration_noise") for row in rows if "train/return" in row]
     assert noise == [None, None, 0.3, 0.2]
+    assert [row["updates"] for row in rows if "train/return" in row] == [0, 0, 2, 5]
 
     logdir = tmp_path / "killed"
     process = subprocess.Popen(train_command(logdir, stages), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

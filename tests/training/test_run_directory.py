@@ -320,7 +320,7 @@ def test_a_process_beside_the_chief_waits_for_it_to_replace_such_a_start(free, m
     [
         {"model": {"belief_units": 9}},
         {"env": {"action_repeat": 2}},
-        {"train": {"updates_per_episode": 9}},
+        {"train": {"seed_episodes": 9}},
         {"train": {"average_decay": 0.9}},
         {"seed": 4},
     ],

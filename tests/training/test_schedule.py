@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import pytest
 
 from bayes_planet.config import Config
-from bayes_planet.training.schedule import Counters, Task, next_task, updates_due
+from bayes_planet.training.schedule import Counters, Task, as_saved, extra_updates, next_task, updates_due
 
 
 def make(seed_episodes: int, episodes: int, updates: int, every: int) -> Config:
@@ -147,12 +147,12 @@ def test_several_environments_collect_the_same_number_of_episodes(config, worker
     assert counters.evaluated_at == train.episodes
     # The last round's first episode sets the updates; the others of that round come for free.
     assert updates <= (train.episodes - train.seed_episodes) * train.updates_per_episode
-    assert updates == counters.updates == updates_due(config, train.episodes) or workers > 1
+    assert updates == counters.updates == updates_due(config, counters) or workers > 1
 
 
 @pytest.mark.parametrize(("episodes", "due"), [(0, 0), (4, 0), (5, 100), (6, 200), (999, 99500), (1000, 99500)])
 def test_updates_due(episodes, due):
-    assert updates_due(Config(), episodes) == due
+    assert updates_due(Config(), Counters(episodes, 0)) == due
 
 
 def annealed(first: int, last: int, steps: int, seed_episodes: int = 2, episodes: int = 400) -> Config:
@@ -164,7 +164,7 @@ def annealed(first: int, last: int, steps: int, seed_episodes: int = 2, episodes
 @hypothesis.given(st.integers(1, 300), st.integers(1, 300), st.integers(1, 60))
 def test_annealed_updates_change_linearly_and_then_stay(first, last, steps):
     config = annealed(first, last, steps)
-    due = [updates_due(config, episodes) for episodes in range(1, 80)]
+    due = [updates_due(config, Counters(episodes, 0)) for episodes in range(1, 80)]
     assert due[0] == 0  # one seed episode is missing
     for number, (before, after) in enumerate(itertools.pairwise(due), 1):
         expected = first + (last - first) * min(number, steps) / steps
@@ -175,11 +175,69 @@ def test_annealed_updates_change_linearly_and_then_stay(first, last, steps):
 
 def test_annealed_updates_by_hand():
     config = annealed(50, 200, 3)
-    assert [updates_due(config, episodes) for episodes in range(1, 7)] == [0, 100, 250, 450, 650, 850]
+    assert [updates_due(config, Counters(episodes, 0)) for episodes in range(1, 7)] == [0, 100, 250, 450, 650, 850]
 
 
 def test_a_run_with_annealed_updates_does_them_all():
     history = simulate(annealed(1, 5, 4, episodes=12))
     updates = [counters.episodes for task, counters in history if task is Task.UPDATE]
     assert [updates.count(episodes) for episodes in range(2, 12)] == [2, 3, 4, 5, 5, 5, 5, 5, 5, 5]
-    assert updates_due(annealed(7, 9, 0), 11) == 70
+    assert updates_due(annealed(7, 9, 0), Counters(11, 0)) == 70
+
+
+def going_on(before: Config, now: Config, counters: Counters) -> Counters:
+    """The counters of a run that is stopped and goes on with other settings."""
+    return dataclasses.replace(counters, extra_updates=extra_updates(now, as_saved(before, counters)))
+
+
+@hypothesis.given(CONFIGS, st.integers(1, 5), st.data())
+def test_another_number_of_updates_counts_from_the_next_episode_on(config, updates, data):
+    """Wherever the run stops: no episode before is caught up with, and none behind is short."""
+    history = simulate(config)
+    start = data.draw(st.integers(0, len(history) - 1))
+    now = dataclasses.replace(config, train=dataclasses.replace(config.train, updates_per_episode=updates))
+    counters = going_on(config, now, history[start][1])
+    rest = simulate(now, counters)
+    each = [state.episodes for _, state in history[:start] if _ is Task.UPDATE]
+    each += [state.episodes for task, state in rest if task is Task.UPDATE]
+    assert [task for task, _ in history[:start] + rest].count(Task.COLLECT) == config.train.episodes
+    for episodes in range(config.train.seed_episodes, config.train.episodes):
+        if episodes < counters.episodes:
+            expected = config.train.updates_per_episode
+        elif episodes > counters.episodes:
+            expected = updates
+        else:  # stopped among these updates, or behind them: what is done is done
+            done = [state.episodes for task, state in history[:start] if task is Task.UPDATE].count(episodes)
+            complete = done == config.train.updates_per_episode
+            expected = done if complete else max(done, updates)
+        assert each.count(episodes) == expected
+    # Stopped and resumed again on its way, it goes on all the same; and back with the old number as if never changed.
+    for _, state in rest[:: max(1, len(rest) // 5)]:
+        assert going_on(now, now, state) == state
+    assert going_on(now, config, counters) == history[start][1]
+
+
+def test_another_number_of_updates_by_hand():
+    """2 seed episodes, then 3 updates an episode, from the fifth episode on 5, then annealed from 9 to 1 over 8."""
+    before = make(seed_episodes=2, episodes=12, updates=3, every=0)
+    now = make(seed_episodes=2, episodes=12, updates=5, every=0)
+    counters = going_on(before, now, Counters(episodes=5, updates=9))
+    assert [updates_due(now, dataclasses.replace(counters, episodes=n)) for n in (5, 6, 7)] == [14, 19, 24]
+    last = annealed(9, 1, 8, episodes=12)
+    counters = going_on(now, last, dataclasses.replace(counters, episodes=7, updates=19))
+    assert [updates_due(last, dataclasses.replace(counters, episodes=n)) for n in (7, 8, 9)] == [22, 24, 25]
+
+
+def test_a_finished_run_with_other_updates_is_still_finished():
+    """And with more episodes it goes on with the new number."""
+    before, now = (make(seed_episodes=2, episodes=4, updates=updates, every=0) for updates in (3, 50))
+    counters = going_on(before, now, Counters(episodes=4, updates=6, evaluated_at=4))
+    assert next_task(now, counters) is Task.DONE
+    longer = dataclasses.replace(now, train=dataclasses.replace(now.train, episodes=5))
+    for config in (now, before):  # changed before, or with the new length
+        counters = going_on(config, longer, going_on(before, config, Counters(4, 6, 4)))
+        assert [task for task, _ in simulate(longer, counters)] == [Task.UPDATE] * 50 + [Task.COLLECT, Task.EVALUATE]
+
+
+def test_an_older_checkpoint_counts_from_the_start():
+    assert extra_updates(Config(), {"updates": 100, "evaluated_at": -1}) == 0

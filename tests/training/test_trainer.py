@@ -346,7 +346,8 @@ def test_a_run_takes_up_collecting_during_updates_and_leaves_it_again(tmp_path):
         """Trains until the updates after so many episodes: the first new one's actions, and the next one's to be."""
         with trainer_in(tmp_path / "run", config, change=True) as trainer:
             new = trainer.replay.episodes
-            trainer.run(enough=lambda: trainer.counters.updates == updates_due(config, episodes))
+            last = updates_due(config, dataclasses.replace(trainer.counters, episodes=episodes))
+            trainer.run(enough=lambda: trainer.counters.updates == last)
             assert trainer.replay.episodes == episodes
             collector = Collector(config, trainer.environments, trainer.actor, 1)
             following = collector.collect([episodes], lambda: None).episodes[0]

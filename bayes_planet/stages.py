@@ -10,6 +10,7 @@ ADJUSTABLE = (
     "planner.",
     "loss.",
     "replay.drop_",
+    "replay.recent_",
     "model.bayesian.kl_scale",
     "model.bayesian.kl_anneal_updates",
     "train.batch_size",

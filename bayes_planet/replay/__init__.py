@@ -2,4 +2,5 @@
 
 from bayes_planet.replay.episode import CorruptEpisodeError as CorruptEpisodeError
 from bayes_planet.replay.prefetch import Prefetcher as Prefetcher
+from bayes_planet.replay.sampling import Shares as Shares
 from bayes_planet.replay.store import EpisodeStore as EpisodeStore

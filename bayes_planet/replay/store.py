@@ -17,6 +17,7 @@ from bayes_planet.replay.drops import drop_weights
 from bayes_planet.replay.episode import CorruptEpisodeError, Episode
 from bayes_planet.replay.files import TEMPORARY_SUFFIX, sync_folder
 from bayes_planet.replay.rounds import remove_unfinished, whole_files, write_round
+from bayes_planet.replay.sampling import UNIFORM, Drops, Shares, choose
 
 CORRUPT_SUFFIX = ".corrupt"
 _ARCHIVE_END_BYTES = 22, 2**16 + 22  # of a zip file: its last record, as we write it and with the longest comment
@@ -61,7 +62,7 @@ class EpisodeStore:
         self._rows: dict[int, int] = {}  # of every episode, in the order of their indices
         self._decoded: collections.OrderedDict[int, Episode] = collections.OrderedDict()  # least recently used first
         self._decoded_bytes = 0
-        self._drops: dict[int, tuple[float, np.ndarray]] = {}  # weight of an episode, share of it of each row
+        self._drops: dict[int, Drops] = {}
         self._layout: dict[str, tuple[int, ...]] | None = None
         self._swept = False
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -266,22 +267,20 @@ class EpisodeStore:
             )
 
     def sample(
-        self, batch_size: int, length: int, seed: tuple[int, ...], drop_fraction: float = 0.0
+        self, batch_size: int, length: int, seed: tuple[int, ...], shares: Shares = UNIFORM
     ) -> dict[str, np.ndarray]:
         """A batch of sequences: for each, an episode is drawn uniformly, then a place in it, uniformly.
 
         A sequence never crosses the end of its episode. An episode with fewer rows than `length` (the task ended
         it early) is drawn as often as any other and used from its row 0; behind it there are zeros, with a false
-        `mask`. The draw depends on `seed` and on the indices and lengths of the episodes, with `drop_fraction` on
+        `mask`. The draw depends on `seed` and on the indices and lengths of the episodes, with `shares.drop` on
         their rewards too, on nothing else.
 
         Args:
             batch_size: sequences, B.
             length: rows of a sequence, L.
             seed: whole numbers, 0 or more each; another tuple gives an independent batch.
-            drop_fraction: 0 to 1. So many of the sequences, to the nearest whole number, show a row that is drawn in
-                proportion to `drop_weights`, somewhere in their middle three quarters. Where no reward ever dropped
-                they are drawn as the others.
+            shares: of the batch, that are drawn otherwise.
 
         Returns:
             New arrays [B, L, ...] by the names of the episode's, and `mask` bool [B, L].
@@ -292,38 +291,25 @@ class EpisodeStore:
         """
         if batch_size < 1 or length < 1:
             raise ValueError(f"batch_size is {batch_size!r} and length {length!r}. Accepted: 1 or more each.")
-        if not 0 <= drop_fraction <= 1:
-            raise ValueError(f"drop_fraction is {drop_fraction!r}. Accepted: 0 to 1.")
         with self._lock:
             while True:
                 with contextlib.suppress(CorruptEpisodeError):  # it is no longer in the store: draw out of the others
-                    return self._draw(batch_size, length, seed, round(drop_fraction * batch_size))
+                    self._check_enough(length)
+                    indices = np.fromiter(self._rows.keys(), np.int64)
+                    rows = np.fromiter(self._rows.values(), np.int64)
+                    random = np.random.default_rng(np.random.SeedSequence(seed))
+                    drawn, starts = choose(rows, batch_size, length, random, shares, self._all_drops)
+                    return self._gather(indices[drawn], starts, length)
 
-    def _draw(self, batch_size: int, length: int, seed: tuple[int, ...], drops: int) -> dict[str, np.ndarray]:
-        self._check_enough(length)
-        indices = np.fromiter(self._rows.keys(), np.int64)
-        rows = np.fromiter(self._rows.values(), np.int64)
-        random = np.random.default_rng(np.random.SeedSequence(seed))
-        drawn = random.integers(0, len(indices), size=batch_size)
-        starts = random.integers(0, np.maximum(rows[drawn] - length, 0) + 1)
-        if drops:
-            found = [self._drops_of(int(index)) for index in indices]
-            weights = np.array([weight for weight, _ in found])
-            if weights.any():
-                places = random.choice(len(indices), size=drops, p=weights / weights.sum())
-                dropped = np.array([random.choice(rows[place], p=found[place][1]) for place in places])
-                margin = length // 8
-                first = dropped - random.integers(margin, length - margin, size=drops)
-                drawn[:drops] = places
-                starts[:drops] = np.clip(first, 0, np.maximum(rows[places] - length, 0))
-        return self._gather(indices[drawn], starts, length)
+    def _all_drops(self) -> list[Drops]:
+        return [self._drops_of(index) for index in list(self._rows)]
 
-    def _drops_of(self, index: int) -> tuple[float, np.ndarray]:
+    def _drops_of(self, index: int) -> Drops:
         if index not in self._drops:
             episode = self.load(index)
             weights = drop_weights(episode["reward"], bool(episode["is_terminal"][-1]))
             total = float(weights.sum())
-            self._drops[index] = total, weights / total if total else weights
+            self._drops[index] = Drops(total, weights / total if total else weights)
         return self._drops[index]
 
     def _check_enough(self, length: int) -> None:

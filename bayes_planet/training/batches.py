@@ -3,15 +3,16 @@
 import numpy as np
 
 from bayes_planet.config import Config, ReplayConfig
-from bayes_planet.replay import EpisodeStore
+from bayes_planet.replay import EpisodeStore, Shares
 from bayes_planet.training.seeds import Stream
 
 
 def draw_batch(replay: EpisodeStore, config: Config, update: int) -> dict[str, np.ndarray]:
     """The batch of update 0, 1, ..., arrays [B, L, ...] as `EpisodeStore.sample` gives them."""
-    train = config.train
+    train, settings = config.train, config.replay
     seed = (config.seed, int(Stream.BATCH), update)
-    return replay.sample(train.batch_size, train.sequence_length, seed, drop_fraction(config.replay, replay.rows))
+    shares = Shares(drop_fraction(settings, replay.rows), settings.recent_fraction, settings.recent_episodes)
+    return replay.sample(train.batch_size, train.sequence_length, seed, shares)
 
 
 def drop_fraction(settings: ReplayConfig, steps: int) -> float:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from bayes_planet.config import ReplayConfig
-from bayes_planet.replay import EpisodeStore
+from bayes_planet.replay import EpisodeStore, Shares
 from bayes_planet.replay.drops import ROWS, drop_weights
 from tests.replay.make import assert_same, make_episode
 
@@ -67,10 +67,10 @@ def test_so_many_sequences_show_a_drop_and_the_others_are_as_ever(tmp_path):
     steady, falls = np.linspace(0, 1, 60), np.repeat([1.0, 0.0], [35, 25])
     store = stored(tmp_path, [with_rewards(each, index=index) for index, each in enumerate((steady, falls, steady))])
     plain = store.sample(9, 16, (3, 1))
-    found = store.sample(9, 16, (3, 1), 0.5)  # 4, as Python rounds 4.5
+    found = store.sample(9, 16, (3, 1), Shares(0.5))  # 4, as Python rounds 4.5
     assert_same({key: value[4:] for key, value in found.items()}, {key: value[4:] for key, value in plain.items()})
     assert found["state"][:4, 0, 0].tolist() == [1.0] * 4
-    assert_same(store.sample(9, 16, (3, 1), 0.0), plain)
+    assert_same(store.sample(9, 16, (3, 1), Shares(0.0)), plain)
 
 
 def test_rows_are_drawn_in_proportion_to_their_weights(tmp_path):
@@ -78,7 +78,7 @@ def test_rows_are_drawn_in_proportion_to_their_weights(tmp_path):
     rewards = [np.repeat([1.0, 0.0], 30), np.repeat([0.5, 0.0], 30), np.ones(60)]
     episodes = [with_rewards(each, index=index) for index, each in enumerate(rewards)]
     store = stored(tmp_path, episodes)
-    batch = store.sample(20_000, 8, (1,), 1.0)
+    batch = store.sample(20_000, 8, (1,), Shares(1.0))
     drawn, first = batch["state"][:, 0].astype(int).T
     expected = np.zeros((3, 60))
     for index, each in enumerate(episodes):
@@ -96,14 +96,14 @@ def test_rows_are_drawn_in_proportion_to_their_weights(tmp_path):
 
 def test_where_nothing_ever_dropped_batches_are_uniform(tmp_path):
     store = stored(tmp_path, [with_rewards(np.linspace(0, 1, rows)) for rows in (30, 40)])
-    assert_same(store.sample(6, 10, (2,), 1.0), store.sample(6, 10, (2,)))
+    assert_same(store.sample(6, 10, (2,), Shares(1.0)), store.sample(6, 10, (2,)))
 
 
 def test_short_episodes_and_a_store_without_memory(tmp_path):
     episodes = [with_rewards(np.ones(14), terminal=True), with_rewards(np.ones(50))]
-    batch = stored(tmp_path, episodes).sample(5, 20, (0,), 1.0)
+    batch = stored(tmp_path, episodes).sample(5, 20, (0,), Shares(1.0))
     assert batch["mask"].sum(1).tolist() == [14] * 5
-    assert_same(EpisodeStore(tmp_path, 0).sample(5, 20, (0,), 1.0), batch)
+    assert_same(EpisodeStore(tmp_path, 0).sample(5, 20, (0,), Shares(1.0)), batch)
 
 
 def test_a_damaged_file_is_moved_aside(tmp_path):
@@ -113,12 +113,11 @@ def test_a_damaged_file_is_moved_aside(tmp_path):
     data[len(data) // 2] ^= 0xFF
     path.write_bytes(bytes(data))
     with pytest.warns(RuntimeWarning, match="Moved"):
-        EpisodeStore(tmp_path, 0).sample(4, 10, (0,), 0.5)
+        EpisodeStore(tmp_path, 0).sample(4, 10, (0,), Shares(0.5))
 
 
-def test_errors_say_what_is_accepted(tmp_path):
-    store = stored(tmp_path, [with_rewards(np.ones(30))])
-    with pytest.raises(ValueError, match=r"drop_fraction is 1\.5\. Accepted: 0 to 1"):
-        store.sample(4, 10, (0,), 1.5)
+def test_errors_say_what_is_accepted():
+    with pytest.raises(ValueError, match=r"drop is 1\.5\. Accepted: 0 to 1"):
+        Shares(1.5)
     with pytest.raises(ValueError, match=r"replay\.drop_fraction is -0\.1\. Accepted: 0 to 1"):
         ReplayConfig(drop_fraction=-0.1)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bayes_planet.config import Config, ReplayConfig, TrainConfig
-from bayes_planet.replay import EpisodeStore
+from bayes_planet.replay import EpisodeStore, Shares
 from bayes_planet.training.batches import draw_batch, drop_fraction
 from bayes_planet.training.seeds import Stream
 from tests.replay.make import assert_same, make_episode
@@ -32,6 +32,17 @@ def test_a_batch_is_the_stores_by_the_updates_seed(tmp_path):
     )
     for update in (0, 3):
         found = draw_batch(store, config, update)
-        assert_same(found, store.sample(8, 10, (7, int(Stream.BATCH), update), 0.5))
+        assert_same(found, store.sample(8, 10, (7, int(Stream.BATCH), update), Shares(0.5)))
         assert found["reward"].shape == (8, 10)
     assert np.any(draw_batch(store, config, 0)["reward"] != draw_batch(store, config, 3)["reward"])
+
+
+def test_the_newest_episodes_have_a_share_of_the_batch(tmp_path):
+    store = EpisodeStore(tmp_path, 1e9)
+    for index in range(5):
+        store.add(make_episode(index, 30), index)
+    settings = ReplayConfig(recent_fraction=0.5, recent_episodes=2)
+    config = Config(seed=7, replay=settings, train=TrainConfig(batch_size=8, sequence_length=10))
+    found = draw_batch(store, config, 4)
+    assert_same(found, store.sample(8, 10, (7, int(Stream.BATCH), 4), Shares(recent=0.5, recent_episodes=2)))
+    assert set(found["state"][4:, 0, 0]) <= {3.0, 4.0}

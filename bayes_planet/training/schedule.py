@@ -53,13 +53,18 @@ def as_saved(config: Config, counters: Counters) -> dict[str, Any]:
     return {"evaluated_at": counters.evaluated_at, "updates": counters.updates, "complete": complete}
 
 
-def extra_updates(config: Config, saved: Mapping[str, Any]) -> int:
+def extra_updates(config: Config, saved: Mapping[str, Any], episodes: int) -> int:
     """`Counters.extra_updates` of a run that goes on with these settings from what `as_saved` kept.
 
-    0 where it lacks that: in a checkpoint that is older, and in a saved model.
+    An older checkpoint does not say where the updates were complete. Where its number of them is none that these
+    settings have with so many `episodes`, the settings are new, and the updates count as complete.
     """
     complete = saved.get("complete")
-    return complete["updates"] - _scheduled(config, complete["episodes"]) if complete else 0
+    if complete is None:
+        if _scheduled(config, episodes - 1) <= saved["updates"] <= _scheduled(config, episodes):
+            return 0
+        complete = {"episodes": min(episodes, config.train.episodes - 1), "updates": saved["updates"]}
+    return complete["updates"] - _scheduled(config, complete["episodes"])
 
 
 def _scheduled(config: Config, episodes: int) -> int:

@@ -169,7 +169,7 @@ class Trainer:
             self.learner.set_learning_rate()
             self._evaluated_at = int(saved["evaluated_at"])
             self._snapshot_at = int(saved.get("snapshot_at", -1))
-            self._extra_updates = extra_updates(self.config, saved)
+            self._extra_updates = extra_updates(self.config, saved, self.replay.episodes)
             if self._snapshot is not None and self.checkpoints.lacking:
                 self._snapshot()  # until now it collected between the updates, with the weights of the time
                 self._snapshot_at = -1

@@ -187,7 +187,7 @@ def test_a_run_with_annealed_updates_does_them_all():
 
 def going_on(before: Config, now: Config, counters: Counters) -> Counters:
     """The counters of a run that is stopped and goes on with other settings."""
-    return dataclasses.replace(counters, extra_updates=extra_updates(now, as_saved(before, counters)))
+    return dataclasses.replace(counters, extra_updates=extra_updates(now, as_saved(before, counters), counters.episodes))
 
 
 @hypothesis.given(CONFIGS, st.integers(1, 5), st.data())
@@ -239,5 +239,19 @@ def test_a_finished_run_with_other_updates_is_still_finished():
         assert [task for task, _ in simulate(longer, counters)] == [Task.UPDATE] * 50 + [Task.COLLECT, Task.EVALUATE]
 
 
-def test_an_older_checkpoint_counts_from_the_start():
-    assert extra_updates(Config(), {"updates": 100, "evaluated_at": -1}) == 0
+@hypothesis.given(CONFIGS, st.data())
+def test_an_older_checkpoint_goes_on_as_ever(config, data):
+    """It does not say where the updates were complete. An episode may have come behind it."""
+    history = simulate(config)
+    counters = history[data.draw(st.integers(0, len(history) - 1))][1]
+    older = {"updates": counters.updates, "evaluated_at": counters.evaluated_at}
+    assert extra_updates(config, older, counters.episodes) == 0
+    if next_task(config, counters) is Task.COLLECT:
+        assert extra_updates(config, older, counters.episodes + 1) == 0
+
+
+def test_an_older_checkpoint_and_another_number_of_updates():
+    now = make(seed_episodes=2, episodes=12, updates=5, every=0)
+    counters = Counters(episodes=6, updates=15)  # 3 an episode, the last ones done
+    counters = dataclasses.replace(counters, extra_updates=extra_updates(now, {"updates": 15}, 6))
+    assert [task for task, _ in simulate(now, counters)][:7] == [Task.COLLECT] + [Task.UPDATE] * 5 + [Task.COLLECT]

@@ -218,7 +218,7 @@ class ReplayConfig:
     compress: bool = setting(True, "compress episode files (about 10 times smaller, slower to write)")
     drop_fraction: float = setting(0.0, "share of a batch's sequences that show a drop of the reward, large ones above all: falls are few, and all depends on them; the rest are drawn uniformly", "in place of prioritized replay (Schaul et al. 2016)")
     drop_anneal_steps: int = setting(0, "time steps in the replay over which that share rises linearly from 0: early, falls are no rare thing; 0: at once")
-    recent_fraction: float = setting(0.0, "share of a batch's sequences that are of the newest replay.recent_episodes, which uniform draws show ever less often: what a policy now does, and its model is least sure of", "Wang & Ross 2019 (Emphasizing Recent Experience)")
+    recent_fraction: float = setting(0.0, "share of a batch's sequences that are of the newest replay.recent_episodes, which uniform draws show ever less often: what the agent does now", "Wang & Ross 2019 (Emphasizing Recent Experience)")
     recent_episodes: int = setting(10, "the newest so many episodes")
 
     def __post_init__(self) -> None:

@@ -63,8 +63,9 @@ def choose(
       shares: what is drawn how.
       drops: of each episode, asked for only where they are needed.
     """
+    last = np.maximum(rows - length, 0)  # first row of an episode's last sequence
     drawn = random.integers(0, len(rows), size=batch_size)
-    starts = random.integers(0, np.maximum(rows[drawn] - length, 0) + 1)
+    starts = random.integers(0, last[drawn] + 1)
     dropping = round(shares.drop * batch_size)
     if dropping:
         found = drops()
@@ -75,10 +76,10 @@ def choose(
             margin = length // 8
             first = dropped - random.integers(margin, length - margin, size=dropping)
             drawn[:dropping] = places
-            starts[:dropping] = np.clip(first, 0, np.maximum(rows[places] - length, 0))
+            starts[:dropping] = np.clip(first, 0, last[places])
     recent = min(round(shares.recent * batch_size), batch_size - dropping)
     if recent:
         places = random.integers(max(0, len(rows) - shares.recent_episodes), len(rows), size=recent)
         drawn[-recent:] = places
-        starts[-recent:] = random.integers(0, np.maximum(rows[places] - length, 0) + 1)
+        starts[-recent:] = random.integers(0, last[places] + 1)
     return drawn, starts

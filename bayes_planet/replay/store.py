@@ -294,12 +294,15 @@ class EpisodeStore:
         with self._lock:
             while True:
                 with contextlib.suppress(CorruptEpisodeError):  # it is no longer in the store: draw out of the others
-                    self._check_enough(length)
-                    indices = np.fromiter(self._rows.keys(), np.int64)
-                    rows = np.fromiter(self._rows.values(), np.int64)
-                    random = np.random.default_rng(np.random.SeedSequence(seed))
-                    drawn, starts = choose(rows, batch_size, length, random, shares, self._all_drops)
-                    return self._gather(indices[drawn], starts, length)
+                    return self._draw(batch_size, length, seed, shares)
+
+    def _draw(self, batch_size: int, length: int, seed: tuple[int, ...], shares: Shares) -> dict[str, np.ndarray]:
+        self._check_enough(length)
+        indices = np.fromiter(self._rows.keys(), np.int64)
+        rows = np.fromiter(self._rows.values(), np.int64)
+        random = np.random.default_rng(np.random.SeedSequence(seed))
+        drawn, starts = choose(rows, batch_size, length, random, shares, self._all_drops)
+        return self._gather(indices[drawn], starts, length)
 
     def _all_drops(self) -> list[Drops]:
         return [self._drops_of(index) for index in list(self._rows)]

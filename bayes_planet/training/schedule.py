@@ -64,7 +64,11 @@ def extra_updates(config: Config, saved: Mapping[str, Any], episodes: int) -> in
         if _scheduled(config, episodes - 1) <= saved["updates"] <= _scheduled(config, episodes):
             return 0
         complete = {"episodes": min(episodes, config.train.episodes - 1), "updates": saved["updates"]}
-    return complete["updates"] - _scheduled(config, complete["episodes"])
+    extra = complete["updates"] - _scheduled(config, complete["episodes"])
+    if complete["episodes"] < episodes:
+        # Stopped among updates, of which more are done than are wanted now: they do not count for later episodes.
+        extra = max(extra, saved["updates"] - _scheduled(config, episodes))
+    return extra
 
 
 def _scheduled(config: Config, episodes: int) -> int:

@@ -1,16 +1,19 @@
 """The agent in pretrained/: small, restorable anywhere, with a belief that has moved; and it earns what is published."""
 
 import json
+import shlex
 import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bayes_planet import BayesPlanet, cli, presets
+from bayes_planet import BayesPlanet, cli, presets, stages
 from bayes_planet.world_model.precision import dtype_policy
 
-FOLDER = Path(__file__).parents[1] / "pretrained" / "cheetah_run"
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "pretrained" / "cheetah_run"
+BEFORE = ROOT / "results" / "cheetah_run_caution" / "after_538"
 PUBLISHED = json.loads((FOLDER / "published.json").read_text())
 
 
@@ -28,23 +31,36 @@ def test_its_belief_has_moved_and_differs_by_layer():
     assert min(nats.values()) > 1000 and max(nats.values()) > 2 * min(nats.values())
 
 
-def test_the_recipe_ends_with_its_configuration():
+def test_the_recipe_has_its_configuration():
     recipe = (FOLDER.parent / "README.md").read_text().split("```bash\n")[2].partition("```")[0]
+    words = shlex.split(recipe)[2:]
+    overrides = [word for word in words if "=" in word]
+    assert words[:4] == ["--config", "bayes_planet", "cheetah_run", "laptop"]
+    given = stages.at(presets.load(words[1:4], overrides), json.loads((FOLDER / "model.json").read_text())["episodes"])
+    differences = presets.differences(given, presets.read(FOLDER / "config.yaml"))
+    assert differences.pop("env.render_quality") == ("auto", "fast")  # where it was trained the processor drew
+    assert differences == {}
+
+
+def test_the_recipe_of_the_agent_before_ends_with_its_configuration():
+    recipe = (BEFORE / "README.md").read_text().split("```bash\n")[1].partition("```")[0]
     shell = 'bayes-planet() { echo "$*"; }\n' + recipe
     said = subprocess.run(["bash", "-ec", shell], capture_output=True, text=True, check=True).stdout.splitlines()
     stack, overrides = ["bayes_planet", "cheetah_run", "laptop"], [item for item in said[-1].split() if "=" in item]
     assert len(said) == 7 and said[-1].startswith(f"train --change --config {' '.join(stack)} --logdir")
-    there = presets.read(FOLDER / "config.yaml")
+    there = presets.read(BEFORE / "agent" / "config.yaml")
     differences = presets.differences(presets.load(stack, overrides), there)
-    assert differences.pop("env.render_quality") == ("auto", "fast")  # where it was trained the processor drew
+    assert differences.pop("env.render_quality") == ("auto", "fast")
     assert set(differences) <= {"train.episodes"}
 
 
 @pytest.mark.slow
-def test_it_earns_what_is_published(capfd):
+@pytest.mark.parametrize("method", ["cem", "policy"])
+def test_it_earns_what_is_published(method, capfd):
     """The number format differs by processor: elsewhere the returns are others, of the same agent."""
-    assert cli.main(["evaluate", str(FOLDER), "--json"]) == 0
+    assert cli.main(["evaluate", str(FOLDER), "--planner", f"method={method}", "--json"]) == 0
     found = json.loads(capfd.readouterr().out)
-    returns = PUBLISHED["returns" if dtype_policy("auto") == "mixed_bfloat16" else "returns_in_float32"]
+    number_format = "bfloat16" if dtype_policy("auto") == "mixed_bfloat16" else "float32"
+    returns = PUBLISHED["returns"][method][number_format]
     error = np.hypot(np.std(returns, ddof=1), np.std(found["returns"], ddof=1)) / np.sqrt(len(returns))
     assert abs(found["mean"] - np.mean(returns)) < 3 * error

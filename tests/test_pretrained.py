@@ -31,15 +31,19 @@ def test_its_belief_has_moved_and_differs_by_layer():
     assert min(nats.values()) > 1000 and max(nats.values()) > 2 * min(nats.values())
 
 
+def differences(given, folder):
+    found = presets.differences(given, presets.read(folder / "config.yaml"))
+    assert found.pop("env.render_quality") == ("auto", "fast")  # where it was trained the processor drew
+    return found
+
+
 def test_the_recipe_has_its_configuration():
     recipe = (FOLDER.parent / "README.md").read_text().split("```bash\n")[2].partition("```")[0]
     words = shlex.split(recipe)[2:]
     overrides = [word for word in words if "=" in word]
     assert words[:4] == ["--config", "bayes_planet", "cheetah_run", "laptop"]
     given = stages.at(presets.load(words[1:4], overrides), json.loads((FOLDER / "model.json").read_text())["episodes"])
-    differences = presets.differences(given, presets.read(FOLDER / "config.yaml"))
-    assert differences.pop("env.render_quality") == ("auto", "fast")  # where it was trained the processor drew
-    assert differences == {}
+    assert differences(given, FOLDER) == {}
 
 
 def test_the_recipe_of_the_agent_before_ends_with_its_configuration():
@@ -48,10 +52,7 @@ def test_the_recipe_of_the_agent_before_ends_with_its_configuration():
     said = subprocess.run(["bash", "-ec", shell], capture_output=True, text=True, check=True).stdout.splitlines()
     stack, overrides = ["bayes_planet", "cheetah_run", "laptop"], [item for item in said[-1].split() if "=" in item]
     assert len(said) == 7 and said[-1].startswith(f"train --change --config {' '.join(stack)} --logdir")
-    there = presets.read(BEFORE / "agent" / "config.yaml")
-    differences = presets.differences(presets.load(stack, overrides), there)
-    assert differences.pop("env.render_quality") == ("auto", "fast")
-    assert set(differences) <= {"train.episodes"}
+    assert set(differences(presets.load(stack, overrides), BEFORE / "agent")) <= {"train.episodes"}
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@
 
 `keep` copies config.yaml, versions.json, starts.json and metrics.jsonl. Of the rows about updates it keeps one an
 episode, which is what the figures can show; every training episode and every evaluation stays. The replay stays where
-it is. run.json gets the command and the machine out of starts.json; a run of an earlier version has none, and needs
+it is; what `python -m benchmarks.fastest` asks of it goes to fastest.json. run.json gets the command and the machine out of starts.json; a run of an earlier version has none, and needs
 --command "bayes-planet train ..." --machine "...".
 """
 
@@ -22,6 +22,7 @@ from bayes_planet.report.runs import Evaluation, Run, read_runs
 from bayes_planet.report.starts import FILE as STARTS
 from bayes_planet.report.starts import machine_text, read_starts
 from bayes_planet.training.metrics import Row, read_metrics
+from benchmarks import fastest
 from benchmarks.page import heading
 
 RESULTS = Path("results")
@@ -31,7 +32,8 @@ Written by `python -m benchmarks.evidence table` from each folder's `metrics.jso
 claim is listed, the short and the bad ones too. Each folder has the resolved configuration, the versions, and in
 `run.json` the command and the machine (the earliest ones in a README). The command is what repeats the run with today's
 presets: where one has changed since, the old setting stands at its end. `bayes-planet report results/NAME` makes the
-figures, of several runs together too. Hours are those of the run, pauses left out.
+figures, of several runs together too; where there is a `fastest.json`, `python -m benchmarks.fastest results/NAME` says
+how fast the training episodes were at their best. Hours are those of the run, pauses left out.
 """
 COLUMNS = (
     "run",
@@ -87,6 +89,8 @@ def keep(run: Path, out: Path, command: str | None = None, machine: str | None =
         if (run / name).exists():  # the earliest runs have the first one alone
             shutil.copy(run / name, out / name)
     (out / "run.json").write_text(json.dumps(made, indent=1) + "\n")
+    if stretches := fastest.of_episodes(run / "episodes"):
+        (out / fastest.FILE).write_text(json.dumps(stretches) + "\n")
 
 
 def line(run: Run, name: str) -> str:

@@ -36,7 +36,7 @@ def fastest(rewards: np.ndarray, decisions: int = DECISIONS) -> float:
 def of_episodes(folder: Path) -> list[list[float]]:
     """[fastest stretch, return] of each episode of a run, in order; empty where the first ones are not there."""
     rows = []
-    for position, (path, index, count) in enumerate(sorted(episode_files(folder), key=lambda each: each[1])):
+    for position, (path, index, count) in enumerate(episode_files(folder)):
         if index != position:
             return []
         rewards = read(path, count)["reward"][1:]  # the first row is the reset's

@@ -6,8 +6,8 @@
 
 `keep` copies config.yaml, versions.json, starts.json and metrics.jsonl. Of the rows about updates it keeps one an
 episode, which is what the figures can show; every training episode and every evaluation stays. The replay stays where
-it is; what `python -m benchmarks.fastest` asks of it goes to fastest.json. run.json gets the command and the machine out of starts.json; a run of an earlier version has none, and needs
---command "bayes-planet train ..." --machine "...".
+it is; what `python -m benchmarks.fastest` asks of it goes to fastest.json. run.json gets the command and the machine
+out of starts.json; a run of an earlier version has none, and needs --command "bayes-planet train ..." --machine "...".
 """
 
 import argparse

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_planet.replay.episode import episode_files, read
+from bayes_planet.replay.episode import episode_files, episode_return, read
 from benchmarks.page import heading
 
 DECISIONS = 25
@@ -39,8 +39,8 @@ def of_episodes(folder: Path) -> list[list[float]]:
     for position, (path, index, count) in enumerate(episode_files(folder)):
         if index != position:
             return []
-        rewards = read(path, count)["reward"][1:]  # the first row is the reset's
-        rows.append([round(fastest(rewards), 3), round(float(rewards.sum()), 1)])
+        episode = read(path, count)
+        rows.append([round(fastest(episode["reward"][1:]), 3), round(episode_return(episode), 1)])
     return rows
 
 

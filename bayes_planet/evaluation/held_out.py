@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from bayes_planet.config import EnvConfig
+from bayes_planet.replay.episode import episode_return
 from bayes_planet.replay.rollout import Environments, Episode, Observation, Policy, rollout
 
 
@@ -35,7 +36,7 @@ class HeldOut:
 
     @property
     def returns(self) -> tuple[float, ...]:
-        return tuple(float(np.sum(episode["reward"], dtype=np.float64)) for episode in self.episodes)
+        return tuple(episode_return(episode) for episode in self.episodes)
 
 
 class _Recorder:

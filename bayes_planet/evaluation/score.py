@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from bayes_planet.replay.episode import episode_return
 from bayes_planet.replay.groups import Group, side_by_side
 from bayes_planet.replay.rollout import Environments, Episode, Observation, Policy, rollout
 
@@ -89,7 +90,7 @@ def evaluate(
     works = [functools.partial(play, number, group) for number, group in enumerate(groups)]
     side_by_side(works, before_step, while_waiting)
     episodes = tuple(episode for index, _ in rounds for episode in found[index])
-    return Score(tuple(float(np.sum(episode["reward"], dtype=np.float64)) for episode in episodes), episodes)
+    return Score(tuple(episode_return(episode) for episode in episodes), episodes)
 
 
 def _told(policy: Policy, before_step: Callable[[], None]) -> Policy:

@@ -8,6 +8,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from bayes_planet.replay.episode import episode_return
 from bayes_planet.replay.rollout import Episode, Observation
 
 
@@ -33,8 +34,7 @@ class ActionLog(NamedTuple):
     @classmethod
     def of(cls, episode: Episode) -> Self:
         """The log of an episode [T + 1, ...]."""
-        rewards = float(np.sum(episode["reward"], dtype=np.float64))
-        return cls(episode["action"][1:], rewards, _checksum(_first(episode)), _checksum(episode))
+        return cls(episode["action"][1:], episode_return(episode), _checksum(_first(episode)), _checksum(episode))
 
     def same_start(self, episode: Episode) -> bool:
         """Whether an episode has the first observation of the logged one."""

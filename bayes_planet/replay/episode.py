@@ -65,6 +65,11 @@ def episode_files(folder: Path) -> list[tuple[Path, int, int]]:
     return [(path, *found) for path, found in parsed if found is not None]
 
 
+def episode_return(episode: Mapping[str, np.ndarray]) -> float:
+    """The undiscounted return of an episode: the sum of its rewards, in float64."""
+    return float(np.sum(episode["reward"], dtype=np.float64))
+
+
 def validate(episode: Mapping[str, np.ndarray]) -> int:
     """Checks an episode against the layout above.
 

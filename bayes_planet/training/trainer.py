@@ -16,7 +16,7 @@ from bayes_planet.evaluation.live import open_loop_monitor
 from bayes_planet.evaluation.posterior import histogram_metrics
 from bayes_planet.evaluation.score import Score, environments_for
 from bayes_planet.planning import Actor
-from bayes_planet.replay import CorruptEpisodeError, EpisodeStore, Prefetcher
+from bayes_planet.replay import CorruptEpisodeError, EpisodeStore, Prefetcher, episode_return
 from bayes_planet.replay.rollout import Environments, Episode
 from bayes_planet.report.video import save_video
 from bayes_planet.stages import next_stage
@@ -285,7 +285,7 @@ class Trainer:
         random = index < train.seed_episodes
         return {
             "train/episode": index,
-            "train/return": float(np.sum(episode["reward"], dtype=np.float64)),
+            "train/return": episode_return(episode),
             "train/episode_steps": len(episode["reward"]) - 1,
             "train/random_actions": int(random),
             **({} if random else {"train/exploration_noise": noise_of_episode(train, index)}),

@@ -39,6 +39,13 @@ def test_round_trip(tmp_path, compress, image):
         assert_same(dict(archive), episode)
 
 
+def test_the_return_is_summed_in_float64():
+    episode = make_episode(0, rows=4)
+    episode["reward"] = np.array([0, 2.0**24, 1, 1], np.float32)
+    assert np.float32(2**24) + np.float32(1) == 2**24  # in float32 a reward would be lost
+    assert episode_format.episode_return(episode) == 2**24 + 2
+
+
 def test_arrays_read_cannot_be_written_to(tmp_path):
     path = tmp_path / "file.npz"
     path.write_bytes(episode_format.encode(make_episode(0, 3)))

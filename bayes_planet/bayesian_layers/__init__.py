@@ -13,22 +13,45 @@ loss = nll + sum(layer.losses) / data_set_size  # KL(q || p), counted once
 ```
 """
 
-from bayes_planet.bayesian_layers import constraints, initializers, random_variables, regularizers
-from bayes_planet.bayesian_layers.act_norm import ActNorm
-from bayes_planet.bayesian_layers.attention import (
-    MultiHeadAttentionFlipout,
-    MultiHeadAttentionReparameterization,
-    VariationalMultiHeadAttention,
+from bayes_planet.bayesian_layers import random_variables
+from bayes_planet.bayesian_layers.conversion.convert import to_bayesian, to_deterministic
+from bayes_planet.bayesian_layers.distributions import constraints, initializers, regularizers
+from bayes_planet.bayesian_layers.distributions.function_values import FunctionValues, TrainableTriangularNormal
+from bayes_planet.bayesian_layers.distributions.weight_models import (
+    posterior_mean_field,
+    prior_scale_mixture,
+    prior_trainable,
 )
-from bayes_planet.bayesian_layers.batch_ensemble import (
+from bayes_planet.bayesian_layers.ensembles.batch_ensemble import (
     Conv1DBatchEnsemble,
     Conv2DBatchEnsemble,
     DenseBatchEnsemble,
     GRUCellBatchEnsemble,
     LSTMCellBatchEnsemble,
 )
-from bayes_planet.bayesian_layers.convert import to_bayesian, to_deterministic
-from bayes_planet.bayesian_layers.convolutions import (
+from bayes_planet.bayesian_layers.ensembles.rank1 import (
+    Conv1DRank1,
+    Conv2DRank1,
+    DenseRank1,
+    GRUCellRank1,
+    LSTMCellRank1,
+)
+from bayes_planet.bayesian_layers.evaluation.uncertainty import (
+    UncertaintySplit,
+    information_gain,
+    split_entropy,
+    split_variance,
+)
+from bayes_planet.bayesian_layers.flows.act_norm import ActNorm
+from bayes_planet.bayesian_layers.flows.made import MADE
+from bayes_planet.bayesian_layers.flows.real_nvp import RealNVP
+from bayes_planet.bayesian_layers.flows.reversible import Reverse, ReversibleLayer, TransformedRandomVariable
+from bayes_planet.bayesian_layers.layers.attention import (
+    MultiHeadAttentionFlipout,
+    MultiHeadAttentionReparameterization,
+    VariationalMultiHeadAttention,
+)
+from bayes_planet.bayesian_layers.layers.convolutions import (
     Conv1DFlipout,
     Conv1DReparameterization,
     Conv2DFlipout,
@@ -37,35 +60,35 @@ from bayes_planet.bayesian_layers.convolutions import (
     Conv2DTransposeReparameterization,
     VariationalConv2D,
 )
-from bayes_planet.bayesian_layers.dense import DenseFlipout, DenseReparameterization, VariationalDense
-from bayes_planet.bayesian_layers.dense_variational import DenseVariational
-from bayes_planet.bayesian_layers.discretize import Discretize
-from bayes_planet.bayesian_layers.dvi import DenseDVI
-from bayes_planet.bayesian_layers.embeddings import EmbeddingReparameterization
-from bayes_planet.bayesian_layers.function_values import FunctionValues, TrainableTriangularNormal
-from bayes_planet.bayesian_layers.gaussian_process import GaussianProcess
-from bayes_planet.bayesian_layers.kernels import ExponentiatedQuadratic, LinearKernel, Zeros
-from bayes_planet.bayesian_layers.kl import weight_kl
-from bayes_planet.bayesian_layers.local_noise import (
+from bayes_planet.bayesian_layers.layers.dense import DenseFlipout, DenseReparameterization, VariationalDense
+from bayes_planet.bayesian_layers.layers.dense_variational import DenseVariational
+from bayes_planet.bayesian_layers.layers.dvi import DenseDVI
+from bayes_planet.bayesian_layers.layers.embeddings import EmbeddingReparameterization
+from bayes_planet.bayesian_layers.layers.local_noise import (
     Conv2DHierarchical,
     Conv2DVariationalDropout,
     DenseHierarchical,
     DenseLocalReparameterization,
     DenseVariationalDropout,
 )
-from bayes_planet.bayesian_layers.lstm_cell import LSTMCellFlipout, LSTMCellReparameterization, VariationalLSTMCell
-from bayes_planet.bayesian_layers.made import MADE
-from bayes_planet.bayesian_layers.noise import NCPCategoricalPerturb, NCPNormalOutput, NCPNormalPerturb
-from bayes_planet.bayesian_layers.outputs import Bernoulli, Categorical, MixtureLogistic, Normal, Poisson
-from bayes_planet.bayesian_layers.poisson_process import PoissonProcess
-from bayes_planet.bayesian_layers.random_features import BayesianLinearModel, RandomFourierFeatures
-from bayes_planet.bayesian_layers.random_variable import RandomVariable
-from bayes_planet.bayesian_layers.rank1 import Conv1DRank1, Conv2DRank1, DenseRank1, GRUCellRank1, LSTMCellRank1
-from bayes_planet.bayesian_layers.real_nvp import RealNVP
-from bayes_planet.bayesian_layers.recurrent import GRUCellFlipout, GRUCellReparameterization, VariationalRNN
-from bayes_planet.bayesian_layers.reversible import Reverse, ReversibleLayer, TransformedRandomVariable
-from bayes_planet.bayesian_layers.sparse_gaussian_process import SparseGaussianProcess
-from bayes_planet.bayesian_layers.tracing import (
+from bayes_planet.bayesian_layers.layers.lstm_cell import (
+    LSTMCellFlipout,
+    LSTMCellReparameterization,
+    VariationalLSTMCell,
+)
+from bayes_planet.bayesian_layers.layers.recurrent import GRUCellFlipout, GRUCellReparameterization, VariationalRNN
+from bayes_planet.bayesian_layers.layers.variational_layer import VariationalLayer
+from bayes_planet.bayesian_layers.outputs.discretize import Discretize
+from bayes_planet.bayesian_layers.outputs.families import Bernoulli, Categorical, MixtureLogistic, Normal, Poisson
+from bayes_planet.bayesian_layers.outputs.noise import NCPCategoricalPerturb, NCPNormalOutput, NCPNormalPerturb
+from bayes_planet.bayesian_layers.outputs.vector_quantizer import VectorQuantizer
+from bayes_planet.bayesian_layers.processes.gaussian_process import GaussianProcess
+from bayes_planet.bayesian_layers.processes.kernels import ExponentiatedQuadratic, LinearKernel, Zeros
+from bayes_planet.bayesian_layers.processes.poisson_process import PoissonProcess
+from bayes_planet.bayesian_layers.processes.random_features import BayesianLinearModel, RandomFourierFeatures
+from bayes_planet.bayesian_layers.processes.sparse_gaussian_process import SparseGaussianProcess
+from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
+from bayes_planet.bayesian_layers.random_variables.tracing import (
     condition,
     get_next_tracer,
     make_log_joint_fn,
@@ -73,12 +96,9 @@ from bayes_planet.bayesian_layers.tracing import (
     trace,
     traceable,
 )
-from bayes_planet.bayesian_layers.uncertainty import UncertaintySplit, information_gain, split_entropy, split_variance
-from bayes_planet.bayesian_layers.variational_layer import VariationalLayer
-from bayes_planet.bayesian_layers.vector_quantizer import VectorQuantizer
-from bayes_planet.bayesian_layers.weight_models import posterior_mean_field, prior_scale_mixture, prior_trainable
-from bayes_planet.bayesian_layers.weight_samples import posterior_mean, sample_weights, variational_layers
-from bayes_planet.bayesian_layers.weight_scope import layer_key, use_weights
+from bayes_planet.bayesian_layers.samples.weight_kl import weight_kl
+from bayes_planet.bayesian_layers.samples.weight_samples import posterior_mean, sample_weights, variational_layers
+from bayes_planet.bayesian_layers.samples.weight_scope import layer_key, use_weights
 
 __all__ = [
     "MADE",

@@ -5,7 +5,7 @@ import math
 import tensorflow as tf
 
 from bayes_planet import bayesian_layers
-from bayes_planet.bayesian_layers import initializers, regularizers
+from bayes_planet.bayesian_layers.distributions import initializers, regularizers
 from bayes_planet.config import BayesianConfig
 from bayes_planet.world_model.gru import GRUBlockCell
 

@@ -6,7 +6,7 @@ from scipy import integrate, stats
 
 import bayes_planet  # noqa: F401  (selects Keras 2)
 from bayes_planet import bayesian_layers as bl
-from bayes_planet.bayesian_layers.weight_models import ScaleMixtureWeights
+from bayes_planet.bayesian_layers.distributions.weight_models import ScaleMixtureWeights
 
 import tensorflow as tf  # isort: skip
 import tensorflow_probability as tfp  # isort: skip

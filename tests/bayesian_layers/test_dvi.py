@@ -6,8 +6,8 @@ from scipy import integrate, stats
 
 import bayes_planet  # noqa: F401  (selects Keras 2)
 from bayes_planet import bayesian_layers as bl
-from bayes_planet.bayesian_layers.covariance_normal import CovarianceNormal
-from bayes_planet.bayesian_layers.relu_moments import both_positive, relu_moments
+from bayes_planet.bayesian_layers.distributions.covariance_normal import CovarianceNormal
+from bayes_planet.bayesian_layers.layers.relu_moments import both_positive, relu_moments
 
 import tensorflow as tf  # isort: skip
 import tensorflow_probability as tfp  # isort: skip

@@ -5,7 +5,7 @@ import pytest
 
 import bayes_planet  # noqa: F401  (selects Keras 2)
 from bayes_planet import bayesian_layers as bl
-from bayes_planet.bayesian_layers.module_walk import modules_in
+from bayes_planet.bayesian_layers.samples.module_walk import modules_in
 
 import tensorflow as tf  # isort: skip
 

@@ -5,7 +5,7 @@ import pytest
 
 import bayes_planet  # noqa: F401  (selects Keras 2)
 from bayes_planet import bayesian_layers as bl
-from bayes_planet.bayesian_layers.random_variable import RandomVariable
+from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
 
 import tensorflow as tf  # isort: skip
 import tensorflow_probability as tfp  # isort: skip

@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from bayes_planet import bayesian_layers
-from bayes_planet.bayesian_layers import initializers, regularizers
+from bayes_planet.bayesian_layers.distributions import initializers, regularizers
 from bayes_planet.evaluation.uncertainty import total_variance
 
 NOISE = 0.05

@@ -1,0 +1,372 @@
+"""Posteriors of weights beside the independent normal: shared or fixed stddev, point masses, positive, heavy tails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from bayes_planet.bayesian_layers.distributions import constraints, initializers, regularizers
+
+tfd = tfp.distributions
+
+
+@tf.keras.utils.register_keras_serializable(package="bayes_planet")
+class TrainableHeNormal(initializers.TrainableNormal):
+    """`TrainableNormal` whose mean starts as He's normal, variance 2 / fan_in (for relu); arguments as there."""
+
+    def __init__(self, seed: int | None = None, mean_initializer: Any = "he_normal", **kwargs: Any) -> None:
+        super().__init__(mean_initializer=mean_initializer, seed=seed, **kwargs)
+
+
+@tf.keras.utils.register_keras_serializable(package="bayes_planet")
+class TrainableGlorotNormal(initializers.TrainableNormal):
+    """`TrainableNormal` whose mean starts as Glorot's normal, variance 2 / (fan_in + fan_out)."""
+
+    def __init__(self, seed: int | None = None, mean_initializer: Any = "glorot_normal", **kwargs: Any) -> None:
+        super().__init__(mean_initializer=mean_initializer, seed=seed, **kwargs)
+
+
+@tf.keras.utils.register_keras_serializable(package="bayes_planet")
+class TrainableNormalSharedStddev(initializers.TrainableNormal):
+    """`TrainableNormal` with one trainable stddev for the whole weight; arguments as there."""
+
+    def build(self, shape: Sequence[int], dtype: Any = None) -> None:
+        self.mean = self._parameter("mean", shape, dtype)
+        self.stddev = self._parameter("stddev", (), dtype)
+        self.built = True
+
+    def stddev_value(self) -> tf.Tensor:
+        """The posterior stddev, of the weight's shape."""
+        return tf.broadcast_to(super().stddev_value(), self.mean.shape)
+
+    def distribution(self) -> tfp.distributions.Distribution:
+        normal = tfd.Normal(loc=self.mean_value(), scale=self.stddev_value())
+        return tfd.Independent(normal, reinterpreted_batch_ndims=self.mean.shape.rank)
+
+
+@tf.keras.utils.register_keras_serializable(package="bayes_planet")
+class TrainableNormalFixedStddev(initializers.TrainableNormal):
+    """Normal posterior with trainable mean and the given, constant stddev.
+
+    Args:
+        stddev: positive number. mean_initializer, mean_regularizer, mean_constraint, seed: as in `TrainableNormal`.
+
+    Raises:
+        ValueError: `stddev` is not positive.
+    """
+
+    def __init__(
+        self,
+        stddev: float = 1.0,
+        mean_initializer: Any = None,
+        mean_regularizer: Any = None,
+        mean_constraint: Any = None,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if not (stddev > 0 and np.isfinite(stddev)):
+            raise ValueError(f"stddev is {stddev!r}. Accepted: a positive number.")
+        super().__init__(
+            mean_initializer, mean_regularizer=mean_regularizer, mean_constraint=mean_constraint, seed=seed, **kwargs
+        )
+        self.stddev = float(stddev)
+
+    def build(self, shape: Sequence[int], dtype: Any = None) -> None:
+        self.mean = self._parameter("mean", shape, dtype)
+        self.built = True
+
+    def stddev_value(self) -> tf.Tensor:
+        """The constant stddev, of the weight's shape."""
+        return tf.fill(self.mean.shape, tf.constant(self.stddev, self.mean.dtype))
+
+    def distribution(self) -> tfp.distributions.Distribution:
+        normal = tfd.Normal(loc=self.mean_value(), scale=self.stddev_value())
+        return tfd.Independent(normal, reinterpreted_batch_ndims=self.mean.shape.rank)
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        kept = {name: config[name] for name in ("mean_initializer", "mean_regularizer", "mean_constraint", "seed")}
+        return {"stddev": self.stddev, **kept}
+
+
+class _LocScale(initializers.TrainableDistribution):
+    """A distribution with trainable `loc` and, if `has_scale`, `scale`, both of the weight's shape."""
+
+    has_scale = True
+    default_loc: Any = None
+    built: bool
+
+    def __init__(
+        self,
+        loc_initializer: Any = None,
+        scale_initializer: Any = None,
+        loc_regularizer: Any = None,
+        scale_regularizer: Any = None,
+        loc_constraint: Any = None,
+        scale_constraint: Any = "softplus",
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.seed = seed
+        self.loc_constraint = constraints.get(loc_constraint)
+        self.scale_constraint = constraints.get(scale_constraint)
+        loc = self.default_loc if loc_initializer is None else loc_initializer
+        if loc is None:
+            loc = tf.keras.initializers.TruncatedNormal(stddev=1e-5)
+        if scale_initializer is None:
+            scale_initializer = tf.keras.initializers.TruncatedNormal(mean=-3.0, stddev=0.1)
+        elif isinstance(scale_initializer, (int, float)):
+            scale_initializer = initializers.ConstantStddev(scale_initializer, self.scale_constraint)
+        self.loc_initializer = initializers.seeded(initializers.get(loc), seed)
+        self.scale_initializer = initializers.seeded(
+            initializers.get(scale_initializer), None if seed is None else seed + 1
+        )
+        self.loc_regularizer = regularizers.get(loc_regularizer)
+        self.scale_regularizer = regularizers.get(scale_regularizer)
+
+    def build(self, shape: Sequence[int], dtype: Any = None) -> None:
+        self.loc = self._parameter("loc", shape, dtype)
+        if self.has_scale:
+            self.scale = self._parameter("scale", shape, dtype)
+        self.built = True
+
+    def loc_value(self) -> tf.Tensor:
+        """The location after its constraint."""
+        loc = tf.convert_to_tensor(self.loc)
+        return loc if self.loc_constraint is None else self.loc_constraint(loc)
+
+    def scale_value(self) -> tf.Tensor:
+        """The scale after its constraint."""
+        scale = tf.convert_to_tensor(self.scale)
+        return scale if self.scale_constraint is None else self.scale_constraint(scale)
+
+    def _family(self) -> tfp.distributions.Distribution:
+        raise NotImplementedError
+
+    def distribution(self) -> tfp.distributions.Distribution:
+        return tfd.Independent(self._family(), reinterpreted_batch_ndims=len(self.weight_shape))
+
+    def get_config(self) -> dict[str, Any]:
+        config = {"seed": self.seed}
+        for name in ("loc", "scale") if self.has_scale else ("loc",):
+            config[f"{name}_initializer"] = initializers.serialize(getattr(self, f"{name}_initializer"))
+            config[f"{name}_regularizer"] = regularizers.serialize(getattr(self, f"{name}_regularizer"))
+            config[f"{name}_constraint"] = constraints.serialize(getattr(self, f"{name}_constraint"))
+        return config
+
+
+@tf.keras.utils.register_keras_serializable(package="bayes_planet")
+class TrainableLogNormal(_LocScale):
+    """Log-normal posterior, `log w ~ N(loc, scale^2)`: a positive weight. Its mean is exp(loc + scale^2 / 2)."""
+
+    def _family(self) -> tfp.distributions.Distribution:
+        return tfd.LogNormal(self.loc_value(), self.scale_value())
+
+
+@tf.keras.utils.register_keras_serializable(package="bayes_planet")
+class TrainableCauchy(_LocScale):
+    """Cauchy posterior. It has no mean: `mean_value`, and so `posterior_mean`, is its median, `loc`."""
+
+    def _family(self) -> tfp.distributions.Distribution:
+        return tfd.Cauchy(self.loc_value(), self.scale_value())
+
+    def mean_value(self) -> tf.Tensor:
+        return self.loc_value()
+
+
+@tf.keras.utils.register_keras_serializable(package="bayes_planet")
+class TrainableHalfCauchy(_LocScale):
+    """Half-Cauchy posterior on w >= loc. It has no mean: `mean_value` is its median, `loc + scale`."""
+
+    def _family(self) -> tfp.distributions.Distribution:
+        return tfd.HalfCauchy(self.loc_value(), self.scale_value())
+
+    def mean_value(self) -> tf.Tensor:
+        return self.loc_value() + self.scale_value()
+
+
+@tf.keras.utils.register_keras_serializable(package="bayes_planet")
+class TrainableDeterministic(_LocScale):
+    """A point mass at the trainable `loc`: a deterministic weight behind the interface of the random ones.
+
+    Its KL to a density is infinite; the KL regularizers give the finite part -log p(loc), i.e. MAP estimation.
+    """
+
+    has_scale = False
+    default_loc = "glorot_uniform"
+
+    def __init__(
+        self,
+        loc_initializer: Any = None,
+        loc_regularizer: Any = None,
+        loc_constraint: Any = None,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            loc_initializer, loc_regularizer=loc_regularizer, loc_constraint=loc_constraint, seed=seed, **kwargs
+        )
+
+    def _family(self) -> tfp.distributions.Distribution:
+        return tfd.Deterministic(self.loc_value())
+
+    def draw(self, seed: tf.Tensor, samples: int | None = None) -> tf.Tensor:
+        loc = self.loc_value()
+        return loc if samples is None else tf.broadcast_to(loc, [samples, *loc.shape])
+
+
+@tf.keras.utils.register_keras_serializable(package="bayes_planet")
+class TrainableMixtureOfDeltas(TrainableDeterministic):
+    """Each element of the weight is one of `num_components` trainable points, with equal probability.
+
+    `loc` has shape weight shape + [num_components].
+
+    Raises:
+        ValueError: `num_components` is not a positive integer.
+    """
+
+    default_loc = "he_normal"
+
+    def __init__(self, num_components: int = 5, loc_initializer: Any = None, **kwargs: Any) -> None:
+        if not isinstance(num_components, int) or num_components < 1:
+            raise ValueError(f"num_components is {num_components!r}. Accepted: a positive integer.")
+        super().__init__(loc_initializer, **kwargs)
+        self.num_components = num_components
+
+    def build(self, shape: Sequence[int], dtype: Any = None) -> None:
+        super().build((*shape, self.num_components), dtype)
+
+    def _family(self) -> tfp.distributions.Distribution:
+        loc = self.loc_value()
+        return tfd.MixtureSameFamily(
+            tfd.Categorical(probs=tf.fill(loc.shape, tf.constant(1 / self.num_components, loc.dtype))),
+            tfd.Deterministic(loc),
+        )
+
+    def mean_value(self) -> tf.Tensor:
+        return tf.reduce_mean(self.loc_value(), -1)
+
+    def draw(self, seed: tf.Tensor, samples: int | None = None) -> tf.Tensor:
+        loc = self.loc_value()
+        shape = loc.shape[:-1] if samples is None else [samples, *loc.shape[:-1]]
+        choice = tf.random.stateless_uniform(shape, seed, 0, self.num_components, tf.int32)
+        return tf.reduce_sum(tf.one_hot(choice, self.num_components, dtype=loc.dtype) * loc, -1)
+
+    def get_config(self) -> dict[str, Any]:
+        return {"num_components": self.num_components, **super().get_config()}
+
+
+@tf.keras.utils.register_keras_serializable(package="bayes_planet")
+class RandomSign(tf.keras.initializers.Initializer):
+    """A plain initializer: +1 with probability `probs`, else -1.
+
+    Args:
+        probs: probability of +1. seed: integer or None.
+
+    Raises:
+        ValueError: `probs` is outside of [0, 1].
+    """
+
+    def __init__(self, probs: float = 1.0, seed: int | None = None) -> None:
+        if not 0 <= probs <= 1:
+            raise ValueError(f"probs is {probs!r}. Accepted: a probability.")
+        self.probs, self.seed = probs, seed
+
+    def __call__(self, shape: Sequence[int], dtype: Any = None, **kwargs: Any) -> tf.Tensor:
+        uniform = tf.random.uniform(shape, seed=self.seed)
+        return tf.where(uniform < self.probs, tf.ones([], dtype or tf.float32), -tf.ones([], dtype or tf.float32))
+
+    def get_config(self) -> dict[str, Any]:
+        return {"probs": self.probs, "seed": self.seed}
+
+
+@tf.keras.utils.register_keras_serializable(package="bayes_planet")
+class ScaledNormalStdDev(tf.keras.initializers.Initializer):
+    """A plain initializer for stddevs: near sqrt(scale / fan), with 10 % truncated normal noise.
+
+    Args:
+        scale: positive. mode: 'fan_in', 'fan_out' or 'fan_avg'.
+        distribution: 'untruncated_normal', or 'truncated_normal' for a stddev that is right after truncation.
+        seed: integer or None.
+
+    Raises:
+        ValueError: `scale` is not positive, an unknown mode or distribution.
+    """
+
+    def __init__(
+        self,
+        scale: float = 1.0,
+        mode: str = "fan_in",
+        distribution: str = "untruncated_normal",
+        seed: int | None = None,
+    ) -> None:
+        if not scale > 0 or mode not in ("fan_in", "fan_out", "fan_avg"):
+            raise ValueError(
+                f"scale is {scale!r}, mode {mode!r}. Accepted: positive, and 'fan_in', 'fan_out', 'fan_avg'."
+            )
+        if distribution not in ("truncated_normal", "untruncated_normal"):
+            raise ValueError(f"distribution is {distribution!r}. Accepted: 'truncated_normal', 'untruncated_normal'.")
+        self.scale, self.mode, self.distribution, self.seed = scale, mode, distribution, seed
+
+    def __call__(self, shape: Sequence[int], dtype: Any = None, **kwargs: Any) -> tf.Tensor:
+        shape = tuple(shape)
+        receptive = float(np.prod(shape[:-2])) if len(shape) > 2 else 1.0
+        fan_in = shape[-2] * receptive if len(shape) > 1 else (shape[0] if shape else 1)
+        fan_out = shape[-1] * receptive if shape else 1
+        fan = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}[self.mode]
+        stddev = float(np.sqrt(self.scale / max(1.0, fan)))
+        if self.distribution == "truncated_normal":
+            stddev /= 0.87962566103423978  # the stddev of a normal truncated at 2
+        return tf.random.truncated_normal(shape, stddev, stddev * 0.1, dtype or tf.float32, seed=self.seed)
+
+    def get_config(self) -> dict[str, Any]:
+        return {"scale": self.scale, "mode": self.mode, "distribution": self.distribution, "seed": self.seed}
+
+
+@tf.keras.utils.register_keras_serializable(package="bayes_planet")
+class OrthogonalRandomFeatures(tf.keras.initializers.Initializer):
+    """A plain initializer of a matrix [I, O]: orthogonal columns (in blocks of I) with the norms of a Gaussian's.
+
+    Args:
+        stddev: of the Gaussian matrix it stands for; positive.
+        random_norm: True draws each column's norm from chi(I); False sets it to sqrt(I).
+        seed: integer or None.
+
+    Raises:
+        ValueError: `stddev` is not positive, or, at the call, a shape that is no matrix.
+
+    Source: Yu et al. 2016, "Orthogonal Random Features".
+    """
+
+    def __init__(self, stddev: float = 1.0, random_norm: bool = True, seed: int | None = None) -> None:
+        if not stddev > 0:
+            raise ValueError(f"stddev is {stddev!r}. Accepted: a positive number.")
+        self.stddev, self.random_norm, self.seed = stddev, random_norm, seed
+
+    def __call__(self, shape: Sequence[int], dtype: Any = None, **kwargs: Any) -> tf.Tensor:
+        shape = tuple(shape)
+        if len(shape) != 2:
+            raise ValueError(f"OrthogonalRandomFeatures was asked for shape {shape}. Accepted: a matrix [I, O].")
+        rows, columns = shape
+        dtype = tf.as_dtype(dtype or tf.float32)
+        blocks = []
+        for block in range(-(-columns // rows)):
+            seed = None if self.seed is None else self.seed + block
+            size = min(rows, columns - block * rows)
+            normal = tf.random.normal([rows, rows], dtype=dtype, seed=seed)
+            q, r = tf.linalg.qr(normal)
+            blocks.append((q * tf.sign(tf.linalg.diag_part(r)))[:, :size])  # the signs make it uniform
+        if self.random_norm:
+            seed = None if self.seed is None else self.seed - 1
+            norm = tf.norm(tf.random.normal([rows, columns], dtype=dtype, seed=seed), axis=0)
+        else:
+            norm = tf.fill([columns], tf.constant(np.sqrt(rows), dtype))
+        return tf.concat(blocks, 1) * norm * tf.constant(self.stddev, dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        return {"stddev": self.stddev, "random_norm": self.random_norm, "seed": self.seed}

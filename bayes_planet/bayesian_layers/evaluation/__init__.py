@@ -1,0 +1,1 @@
+"""How sure predictions over weight samples are, and how good."""

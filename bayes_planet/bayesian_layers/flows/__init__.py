@@ -1,0 +1,1 @@
+"""Invertible layers and the autoregressive networks inside them."""

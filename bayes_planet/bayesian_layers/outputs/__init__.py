@@ -1,0 +1,1 @@
+"""Layers whose outputs are distributions."""

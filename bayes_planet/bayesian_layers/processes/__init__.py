@@ -1,0 +1,1 @@
+"""Layers that are random functions: Gaussian processes and their relatives."""

@@ -1,0 +1,176 @@
+"""A random variable that every TensorFlow operation accepts as a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from bayes_planet.bayesian_layers.random_variables.random_variable_type import RandomVariableType, type_of
+from bayes_planet.bayesian_layers.random_variables.tracing import TracedType
+
+
+class RandomVariable(metaclass=TracedType):
+    """A distribution together with one value of it.
+
+    The value is drawn when it is first asked for, and then stays. Reading `distribution` or `shape` draws nothing.
+    Operators (comparisons too), `tf.convert_to_tensor` and `numpy.asarray` see the value. As a dictionary key it is
+    itself.
+
+    It can be an argument of a `tf.function`: it arrives as a random variable with the same value, which is drawn for
+    it, and distribution; calls with the same kind of distribution, shapes and dtypes share one trace. One that is made
+    inside leaves the function as its value, a plain tensor: return its parameters as well to rebuild it.
+
+    Args:
+        distribution: a `tfp.distributions.Distribution`.
+        sample_shape: shape of independent draws in front of the distribution's own shape.
+        value: a tensor of shape `sample_shape + batch_shape + event_shape`, taken as the value.
+        seed: stateless seed, int32 [2], for the draw; None draws from TensorFlow's global generator.
+        name: by which tracers know it, see `tracing`.
+
+    Raises:
+        ValueError: `value` has another shape.
+
+    Source: Tran et al. 2018, "Simple, Distributed, and Accelerated Probabilistic Programming" (Edward2).
+    """
+
+    # Lets `array + random_variable` call our `__radd__` rather than NumPy's elementwise loop.
+    __array_priority__ = 100
+
+    def __init__(
+        self,
+        distribution: tfp.distributions.Distribution,
+        sample_shape: Sequence[int] = (),
+        value: Any = None,
+        seed: Any = None,
+        name: str | None = None,
+    ) -> None:
+        self.name = name
+        self._distribution = distribution
+        self._sample_shape = tf.TensorShape(sample_shape)
+        self._seed = seed
+        self._value = None
+        if value is not None:
+            value = tf.convert_to_tensor(value, dtype=distribution.dtype)
+            if not value.shape.is_compatible_with(self.shape):
+                raise ValueError(f"value has shape {value.shape}, but this random variable has shape {self.shape}.")
+            self._value = value
+
+    @property
+    def distribution(self) -> tfp.distributions.Distribution:
+        """The distribution."""
+        return self._distribution
+
+    @property
+    def sample_shape(self) -> tf.TensorShape:
+        """Shape of independent draws."""
+        return self._sample_shape
+
+    @property
+    def shape(self) -> tf.TensorShape:
+        """`sample_shape + batch_shape + event_shape`."""
+        distribution = self._distribution
+        return self._sample_shape.concatenate(distribution.batch_shape).concatenate(distribution.event_shape)
+
+    def get_shape(self) -> tf.TensorShape:
+        """The same as `shape`."""
+        return self.shape
+
+    @property
+    def dtype(self) -> tf.DType:
+        """Dtype of the value."""
+        return tf.as_dtype(self._distribution.dtype)
+
+    @property
+    def value(self) -> tf.Tensor:
+        """The value; the first access draws it. Assign `_value` to replace it (for tracers)."""
+        if self._value is None:
+            self._value = self._distribution.sample(self._sample_shape, seed=self._seed)
+        return tf.cast(self._value, self.dtype)
+
+    def numpy(self) -> np.ndarray:
+        """The value as an array (eager execution only)."""
+        return self.value.numpy()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.numpy(), dtype=dtype)
+
+    def __getitem__(self, slices: Any) -> RandomVariable | tf.Tensor:
+        """Slice of value and distribution; a plain tensor where the distribution cannot be sliced."""
+        value = self.value[slices]
+        if self._sample_shape.rank:
+            return value
+        try:
+            return RandomVariable(self._distribution[slices], value=value)
+        except (tf.errors.InvalidArgumentError, ValueError, TypeError, NotImplementedError, IndexError):
+            return value
+
+    def _name_and_control_scope(self, *args: Any, **kwargs: Any) -> Any:
+        # tfp.distributions.kl_divergence enters this scope of both its arguments; see the end of this file.
+        return self._distribution._name_and_control_scope(*args, **kwargs)
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+    def __int__(self) -> int:
+        return int(self.value)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __tf_tracing_type__(self, context: Any) -> RandomVariableType:
+        return type_of(self)
+
+    def __str__(self) -> str:
+        text = "not drawn yet" if self._value is None else str(getattr(self.value, "numpy", lambda: self.value)())
+        return f'RandomVariable("{text}", shape={self.shape}, dtype={self.dtype.name})'
+
+    def __repr__(self) -> str:
+        drawn = "not drawn yet" if self._value is None else f"value={self._value}"
+        return f"<RandomVariable {self._distribution.name!r} shape={self.shape} dtype={self.dtype.name} {drawn}>"
+
+
+class _ArgumentMeta(TracedType, type(tf.__internal__.CompositeTensor)):  # type: ignore[misc]
+    pass
+
+
+class RandomVariableArgument(RandomVariable, tf.__internal__.CompositeTensor, metaclass=_ArgumentMeta):
+    """A random variable inside the `tf.function` that it was given to: tf.nest sees the tensors it is made of."""
+
+    @property
+    def _type_spec(self) -> RandomVariableType:
+        return type_of(self)
+
+
+def _forward(operator: str) -> None:
+    def method(self: RandomVariable, *arguments: Any) -> Any:
+        return getattr(tf.Tensor, operator)(self.value, *arguments)
+
+    method.__name__ = operator
+    setattr(RandomVariable, operator, method)
+
+
+for _name in (set(tf.Tensor.OVERLOADABLE_OPERATORS) | {"__iter__", "__bool__"}) - {"__getitem__"}:
+    _forward(_name)
+
+
+def _to_tensor(variable: RandomVariable, dtype: Any = None, name: Any = None, as_ref: bool = False) -> tf.Tensor:
+    del name, as_ref
+    if dtype is not None and not tf.as_dtype(dtype).is_compatible_with(variable.dtype):
+        raise ValueError(f"A random variable of dtype {variable.dtype.name} does not convert to {dtype}: cast it.")
+    return variable.value
+
+
+tf.register_tensor_conversion_function(RandomVariable, _to_tensor)
+
+
+@tfp.distributions.RegisterKL(tfp.distributions.Distribution, RandomVariable)
+def _kl_to_random_variable(first: Any, second: RandomVariable, name: Any = None) -> tf.Tensor:
+    """`x.distribution.kl_divergence(y)` of a random variable y, as the paper's Figure 7 writes it."""
+    return tfp.distributions.kl_divergence(first, second.distribution, name=name)

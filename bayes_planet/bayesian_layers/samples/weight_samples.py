@@ -1,0 +1,85 @@
+"""Weight samples as values.
+
+A sample is a plain dict {layer key: {weight name: tensor}}. It is drawn outside of any layer call, passed through
+`tf.function` arguments, loop variables, XLA and `tf.distribute` like any nest of tensors, and put in force with
+`use_weights`. Asked of TFP in 2018 (issues 113 to 115): a recurrent model needs one draw for a whole sequence.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from bayes_planet.bayesian_layers.layers.variational_layer import VariationalLayer
+from bayes_planet.bayesian_layers.samples.module_walk import modules_in
+from bayes_planet.bayesian_layers.samples.seeds import as_seed, fold
+from bayes_planet.bayesian_layers.samples.weight_scope import layer_key
+
+
+def variational_layers(root: Any) -> list[VariationalLayer]:
+    """The layers with random weights in `root`, each once, in an order that equal models share.
+
+    Args:
+        root: a tf.Module, Keras layer or Keras model, or a list, tuple or dict of these. The order is that of the
+            list, in a Keras model that of `model.layers`, and in any other module that of the attributes' names.
+            Layers all of whose initializers are plain have no random weights and are left out.
+
+    Raises:
+        ValueError: something in `root` is not a module.
+    """
+    roots = tf.nest.flatten(root)
+    for module in roots:
+        if not isinstance(module, tf.Module):
+            raise ValueError(
+                f"Got {type(module).__name__}. Accepted: a tf.Module, a Keras layer or model, or a list of these."
+            )
+    return [module for module in modules_in(roots) if isinstance(module, VariationalLayer) and module.posteriors()]
+
+
+def sample_weights(
+    root: Any, seed: Any, samples: int | None = None, shared: bool = False
+) -> dict[str, dict[str, tf.Tensor]]:
+    """One draw, or `samples` draws, of every random weight in `root`.
+
+    Weights are drawn in the dtype of their posterior (float32 under mixed precision) and cast to the compute dtype
+    of their layer. Gradients flow to the posterior's parameters. The seed is folded with the place of the layer in
+    `variational_layers(root)` and of the weight in the layer, so an equal model gives equal draws.
+
+    Args:
+        root: see `variational_layers`; every layer must be built.
+        seed: stateless seed, int32 [2].
+        samples: S; every tensor then has a leading axis of S. The input of a layer must then have a leading axis of S
+            or 1, and weight s is applied to slice s.
+        shared: every example sees the drawn weights themselves: Flipout layers give theirs no signs of its own, and
+            cost one matrix product instead of two.
+
+    Returns:
+        {layer key: {weight name: tensor}}; a Flipout layer's entry also holds the signs' seed. {} where nothing in
+        `root` is random.
+
+    Raises:
+        ValueError: a layer is not built, `samples` is not a positive integer, or the seed is not two integers.
+    """
+    if samples is not None and (isinstance(samples, bool) or not isinstance(samples, int) or samples < 1):
+        raise ValueError(f"samples is {samples!r}. Accepted: None or a positive Python integer.")
+    seed = as_seed(seed)
+    drawn = {}
+    for index, layer in enumerate(variational_layers(root)):
+        entry = layer.draw_weights(fold(seed, index), samples)
+        drawn[layer_key(layer)] = layer.shared_weights(entry) if shared else entry
+    return drawn
+
+
+def posterior_mean(root: Any, compact: bool = False) -> dict[str, dict[str, tf.Tensor]]:
+    """The posterior means of every random weight in `root`, as a weight sample without noise.
+
+    Args:
+        root: see `variational_layers`; every layer must be built.
+        compact: False gives the structure of `sample_weights(root, seed)`. True leaves out what only the noise of
+            Flipout layers needs, so that they cost one matrix product instead of two.
+
+    Raises:
+        ValueError: a layer is not built.
+    """
+    return {layer_key(layer): layer.mean_weights(compact) for layer in variational_layers(root)}

@@ -10,7 +10,7 @@ import tensorflow as tf
 from bayes_planet.agents.observations import as_batch
 from bayes_planet.planning import Actor, Plan
 from bayes_planet.planning.actor import ActorState
-from bayes_planet.training.seeds import Stream, seed_words
+from bayes_planet.runs.seeds import Stream, seed_words
 from bayes_planet.world_model import State
 
 FORGOTTEN = 3

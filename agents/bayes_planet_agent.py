@@ -13,8 +13,8 @@ from bayes_planet.agents import specs
 from bayes_planet.agents.policy import BayesPlanetPolicy
 from bayes_planet.agents.sequences import model_batch
 from bayes_planet.config import Config
+from bayes_planet.runs.seeds import Stream, seed_words
 from bayes_planet.training.build import build
-from bayes_planet.training.seeds import Stream, seed_words
 from bayes_planet.world_model import WorldModel
 
 

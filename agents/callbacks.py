@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bayes_planet.collecting.rollout import Episode
 from bayes_planet.evaluation.score import Score
-from bayes_planet.replay.rollout import Episode
 
 if TYPE_CHECKING:
     from bayes_planet.agents.model import BayesPlanet

@@ -12,7 +12,7 @@ from bayes_planet.agents.observations import Arrays, as_batch
 from bayes_planet.evaluation.open_loop import predict_open_loop
 from bayes_planet.evaluation.predictive import predict_distribution
 from bayes_planet.evaluation.uncertainty import VarianceParts
-from bayes_planet.training.seeds import Stream, seed_words
+from bayes_planet.runs.seeds import Stream, seed_words
 from bayes_planet.world_model import WorldModel
 
 WEIGHTS = ("draws", "mean")

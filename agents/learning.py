@@ -12,16 +12,16 @@ import gymnasium
 from rich.console import Console
 
 from bayes_planet.agents.callbacks import BaseCallback
+from bayes_planet.collecting.rollout import Episode
 from bayes_planet.config import Config
 from bayes_planet.envs import Workers
 from bayes_planet.evaluation.score import Score
 from bayes_planet.replay.episode import episode_files
-from bayes_planet.replay.rollout import Episode
+from bayes_planet.runs.run_directory import RunDirectory
 from bayes_planet.training.build import Parts
 from bayes_planet.training.display import Display
 from bayes_planet.training.events import Events
 from bayes_planet.training.interruption import Interruption
-from bayes_planet.training.run_directory import RunDirectory
 from bayes_planet.training.trainer import Interrupted, Trainer
 
 

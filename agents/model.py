@@ -12,22 +12,21 @@ from typing import Self
 
 import tensorflow as tf
 
-from bayes_planet import stages
 from bayes_planet.agents import learning, settings
+from bayes_planet.agents.analysing import analyse_agent, collect_held_out, open_held_out
 from bayes_planet.agents.callbacks import BaseCallback, as_one
 from bayes_planet.agents.trained import TrainedModel
-from bayes_planet.config import Config
+from bayes_planet.config import Config, stages
 from bayes_planet.envs import Workers
 from bayes_planet.evaluation.analysis import Analysis
 from bayes_planet.evaluation.analysis import load as read_analysis
 from bayes_planet.evaluation.analysis import save as write_analysis
 from bayes_planet.evaluation.held_out import check_episodes, check_reference
 from bayes_planet.report import report as write_report
-from bayes_planet.training import saved_model
-from bayes_planet.training.analysing import analyse_agent, collect_held_out, open_held_out
-from bayes_planet.training.devices import DeviceError, prepare_devices
-from bayes_planet.training.restoring import Spaces, restored
-from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError
+from bayes_planet.runs.run_directory import RunDirectory, RunDirectoryError
+from bayes_planet.training.devices.strategy import DeviceError, prepare_devices
+from bayes_planet.training.saved import saved_model
+from bayes_planet.training.saved.restoring import Spaces, restored
 from bayes_planet.training.trainer import Trainer
 from bayes_planet.world_model.interface import WorldModelFactory, require_predictive
 

@@ -11,16 +11,16 @@ import numpy as np
 from bayes_planet import envs
 from bayes_planet.agents import imagination, settings
 from bayes_planet.agents.acting import Predictor, PredictState
+from bayes_planet.collecting.exploration import noise_of_episode
 from bayes_planet.config import Config
 from bayes_planet.envs import Workers
 from bayes_planet.evaluation.score import Score, environments_for
+from bayes_planet.evaluation.scoring import film, final_score
 from bayes_planet.evaluation.uncertainty import VarianceParts
 from bayes_planet.planning import Actor
-from bayes_planet.report.video import save_video
+from bayes_planet.report.videos.files import save_video
 from bayes_planet.training.build import Parts
-from bayes_planet.training.exploration import noise_of_episode
-from bayes_planet.training.restoring import Spaces
-from bayes_planet.training.scoring import film, final_score
+from bayes_planet.training.saved.restoring import Spaces
 from bayes_planet.world_model import WorldModel
 
 EPISODES = 10

@@ -208,8 +208,8 @@ def _run(options: argparse.Namespace) -> int:
 
         return export(options)
     if options.command == "train":
-        from bayes_planet import presets
         from bayes_planet.commands.train import train
+        from bayes_planet.config import presets
 
         # Behind `--config a b` a key=value item would be taken for a preset.
         stack = [item for item in options.config if not presets.is_override(item)]

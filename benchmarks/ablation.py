@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from bayes_planet.report.groups import LAYERS, NOT_THE_METHOD, Group, group_runs
-from bayes_planet.report.runs import Run, read_runs
-from bayes_planet.report.statistics import Estimate, difference, estimate
+from bayes_planet.report.reading.groups import LAYERS, NOT_THE_METHOD, Group, group_runs
+from bayes_planet.report.reading.runs import Run, read_runs
+from bayes_planet.report.reading.statistics import Estimate, difference, estimate
 from benchmarks.page import heading, shown, with_table, write
 
 COLUMNS = (

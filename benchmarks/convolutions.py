@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 import bayes_planet  # noqa: F401  (selects Keras 2)
-from bayes_planet.world_model import deconvolution
+from bayes_planet.world_model.networks import deconvolution
 
 
 def explicit_convolution(inputs: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:

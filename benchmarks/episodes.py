@@ -116,9 +116,9 @@ def _train(size: str, overrides: Sequence[str], episodes: int) -> list[dict]:
 def _trainer(config: Config, folder: Path, episodes: int) -> Iterator[Trainer]:
     """A trainer that prints a record at the end of every episode and stops after `episodes` of them."""
     from bayes_planet.envs import Workers
+    from bayes_planet.runs.run_directory import RunDirectory
     from bayes_planet.training.build import build
-    from bayes_planet.training.devices import prepare_devices
-    from bayes_planet.training.run_directory import RunDirectory
+    from bayes_planet.training.devices.strategy import prepare_devices
 
     prepare_devices(share_cores=config.train.collect_during_updates)  # as `bayes-planet train` does
     directory = RunDirectory(folder)

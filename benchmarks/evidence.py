@@ -18,10 +18,10 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_planet.report.runs import Evaluation, Run, read_runs
-from bayes_planet.report.starts import FILE as STARTS
-from bayes_planet.report.starts import machine_text, read_starts
-from bayes_planet.training.metrics import Row, read_metrics
+from bayes_planet.report.reading.runs import Evaluation, Run, read_runs
+from bayes_planet.report.reading.starts import FILE as STARTS
+from bayes_planet.report.reading.starts import machine_text, read_starts
+from bayes_planet.runs.metrics import Row, read_metrics
 from benchmarks import fastest
 from benchmarks.page import heading
 

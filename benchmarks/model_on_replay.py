@@ -22,15 +22,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bayes_planet import presets
-from bayes_planet.config import Config
+from bayes_planet.config import Config, presets
 from bayes_planet.planning.colored_noise import noise_matrix
 from bayes_planet.replay import EpisodeStore, Prefetcher
 from bayes_planet.replay.episode import Episode
+from bayes_planet.runs.run_directory import RunDirectory
+from bayes_planet.runs.seeds import Stream, environment_seed
 from bayes_planet.training.batches import draw_batch
 from bayes_planet.training.build import build
-from bayes_planet.training.run_directory import RunDirectory
-from bayes_planet.training.seeds import Stream, environment_seed
 from bayes_planet.world_model import State, WorldModel
 from benchmarks.simulator_planning import CheetahSimulator
 

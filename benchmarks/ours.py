@@ -9,7 +9,7 @@ from bayes_planet.config import Config
 from bayes_planet.planning import candidate_counts
 from bayes_planet.training.build import Parts, build
 from bayes_planet.world_model import State, WorldModel
-from bayes_planet.world_model.precision import dtype_policy
+from bayes_planet.world_model.networks.precision import dtype_policy
 from benchmarks.roofline import plan_work, update_work
 from benchmarks.settings import PLAIN_LOSS, PLAIN_SEARCH, config_of, sizes_of, spaces
 from benchmarks.timing import Contestant, timed

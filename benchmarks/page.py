@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bayes_planet.report.statistics import Estimate
+from bayes_planet.report.reading.statistics import Estimate
 
 
 def heading(columns: Sequence[str]) -> str:

@@ -23,10 +23,10 @@ from rich.table import Table
 from bayes_planet import envs
 from bayes_planet.planning import Actor, ActorState, cross_entropy_method
 from bayes_planet.planning.colored_noise import noise_matrix
-from bayes_planet.training.devices import prepare_devices
-from bayes_planet.training.restoring import restored
-from bayes_planet.training.run_directory import RunDirectory
-from bayes_planet.training.seeds import Stream, environment_seed, seed_words
+from bayes_planet.runs.run_directory import RunDirectory
+from bayes_planet.runs.seeds import Stream, environment_seed, seed_words
+from bayes_planet.training.devices.strategy import prepare_devices
+from bayes_planet.training.saved.restoring import restored
 from bayes_planet.world_model import State, WorldModel
 from benchmarks.simulator_planning import CheetahSimulator
 

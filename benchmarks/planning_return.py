@@ -21,16 +21,16 @@ import tensorflow as tf
 from rich.console import Console
 from rich.table import Table
 
+from bayes_planet.collecting.policies import ActorPolicy
 from bayes_planet.config import Config, PlannerConfig
 from bayes_planet.envs import Workers
 from bayes_planet.evaluation.score import evaluate
 from bayes_planet.planning import Actor, Planner, candidate_counts
-from bayes_planet.report.statistics import estimate
-from bayes_planet.training.devices import prepare_devices
-from bayes_planet.training.policies import ActorPolicy
-from bayes_planet.training.restoring import restored
-from bayes_planet.training.run_directory import RunDirectory
-from bayes_planet.training.seeds import Stream, environment_seed
+from bayes_planet.report.reading.statistics import estimate
+from bayes_planet.runs.run_directory import RunDirectory
+from bayes_planet.runs.seeds import Stream, environment_seed
+from bayes_planet.training.devices.strategy import prepare_devices
+from bayes_planet.training.saved.restoring import restored
 from benchmarks.page import shown
 
 PAPER = PlannerConfig()

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from bayes_planet.envs import Workers
-from bayes_planet.report.statistics import difference, estimate, pooled
-from bayes_planet.training.devices import prepare_devices
-from bayes_planet.training.restoring import restored
-from bayes_planet.training.run_directory import RunDirectory
-from bayes_planet.training.scoring import final_score
+from bayes_planet.evaluation.scoring import final_score
+from bayes_planet.report.reading.statistics import difference, estimate, pooled
+from bayes_planet.runs.run_directory import RunDirectory
+from bayes_planet.training.devices.strategy import prepare_devices
+from bayes_planet.training.saved.restoring import restored
 from benchmarks.changed_tasks import PHYSICS, VIEW, ChangedTask
 from benchmarks.machine import describe_machine
 from benchmarks.page import heading, shown, with_table

@@ -5,8 +5,7 @@ import dataclasses
 import gymnasium
 import numpy as np
 
-from bayes_planet import presets
-from bayes_planet.config import Config
+from bayes_planet.config import Config, presets
 from benchmarks.sizes import Sizes
 
 SIZES: dict[str, list[str]] = {"paper": [], "laptop": ["laptop"], "debug": ["debug"]}

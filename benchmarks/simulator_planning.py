@@ -21,11 +21,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bayes_planet import presets
-from bayes_planet.config import Config, PlannerConfig
+from bayes_planet.config import Config, PlannerConfig, presets
 from bayes_planet.envs import rendering
 from bayes_planet.planning import Plan, candidate_counts, cross_entropy_method
-from bayes_planet.training.seeds import Stream, environment_seed, seed_words
+from bayes_planet.runs.seeds import Stream, environment_seed, seed_words
 from benchmarks.machine import describe_machine
 
 EPISODES = 2**30  # a count that no run's evaluation has, so the seeds differ from all of theirs

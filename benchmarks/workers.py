@@ -6,10 +6,10 @@ import numpy as np
 import psutil
 import tensorflow as tf
 
+from bayes_planet.collecting.collector import Collector
 from bayes_planet.envs import Workers
 from bayes_planet.planning import Actor
-from bayes_planet.training.collector import Collector
-from bayes_planet.training.starts import cores
+from bayes_planet.runs.starts import cores
 from benchmarks import ours
 from benchmarks.parts import make_stepper
 from benchmarks.results import Setup, measure, section

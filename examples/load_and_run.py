@@ -11,7 +11,7 @@ import argparse
 import numpy as np
 
 from bayes_planet import BayesPlanet
-from bayes_planet.report.video import save_video
+from bayes_planet.report.videos.files import save_video
 
 
 def main(arguments: list[str] | None = None) -> list[float]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from bayes_planet import BayesPlanet
 from bayes_planet.agents.callbacks import BaseCallback
-from bayes_planet.report.statistics import Estimate, difference, estimate
+from bayes_planet.report.reading.statistics import Estimate, difference, estimate
 
 
 class TrainingReturns(BaseCallback):

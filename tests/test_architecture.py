@@ -14,24 +14,26 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "bayes_planet"
 LINKED = ("agents", "envs", "configs")
 
-_LEARNED = {"config", "bayesian_layers", "world_model", "planning"}
+# In the order in which they build on each other: a part imports only from lines above its own.
+_LIBRARY = ["config", "bayesian_layers", "envs", "replay", "report", "runs", "behaviour", "world_model", "planning"]
 MAY_IMPORT = {
     "": set(),  # bayes_planet/__init__.py
-    "config": set(),
     "configs": set(),
-    "presets": {"config", "configs"},
-    "stages": {"config", "presets"},
+    "config": {"configs"},
     "bayesian_layers": set(),
-    "replay": set(),
     "envs": {"config"},
-    "report": {"config", "presets", "replay"},
-    "world_model": {"config", "bayesian_layers"},
-    "planning": {"config", "bayesian_layers", "world_model"},
-    "evaluation": _LEARNED | {"envs", "replay", "report"},
-    "training": _LEARNED | {"presets", "stages", "envs", "replay", "evaluation", "report"},
-    "agents": _LEARNED | {"presets", "stages", "envs", "replay", "evaluation", "report", "training"},
-    "commands": _LEARNED | {"presets", "stages", "configs", "envs", "replay", "evaluation", "report", "training", "agents"},
-    "cli": {"config", "presets", "commands"},
+    "replay": set(),
+    "report": {"config", "replay"},
+    "runs": {"config", "envs", "replay", "report"},
+    "world_model": {"config", "bayesian_layers", "behaviour"},
+    "behaviour": {"config", "bayesian_layers", "world_model"},
+    "planning": {"config", "bayesian_layers", "world_model", "behaviour"},
+    "collecting": {"config", "envs", "replay", "runs", "planning"},
+    "evaluation": {*_LIBRARY, "collecting"},
+    "training": {*_LIBRARY, "collecting", "evaluation"},
+    "agents": {*_LIBRARY, "collecting", "evaluation", "training"},
+    "commands": {*_LIBRARY, "configs", "collecting", "evaluation", "training", "agents"},
+    "cli": {"config", "commands"},
     "__main__": {"cli"},
 }
 LIBRARIES = {
@@ -39,8 +41,8 @@ LIBRARIES = {
     "replay": {"numpy"},
 }
 TENSORFLOW = {"tensorflow", "tensorflow_probability", "tf_keras", "tf_agents", "keras", "tensorboard"}
-NO_TENSORFLOW = ("", "config", "configs", "presets", "stages", "envs", "replay", "cli", "training.metrics", "envs.worker",
-                 "envs.control_suite")  # fmt: skip
+NO_TENSORFLOW = ("", "config", "config.presets", "config.stages", "configs", "envs", "envs.worker", "envs.control_suite", "replay",
+                 "runs.metrics", "runs.run_directory", "runs.seeds", "runs.spaces", "runs.starts", "cli")  # fmt: skip
 LINES = 400
 
 

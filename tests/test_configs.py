@@ -10,7 +10,8 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from bayes_planet import config, presets
+from bayes_planet.config import presets
+from bayes_planet.config import settings as config
 
 DENSE = ["prior_input", "prior_hidden", "prior_mean", "prior_stddev"]
 DEFAULTS = presets.flatten(config.Config())

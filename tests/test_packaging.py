@@ -88,7 +88,7 @@ def test_an_installed_wheel_works_on_its_own(wheel, tmp_path):
     pip = (sys.executable, "-m", "pip")
     run(*pip, "install", "--quiet", "--no-deps", "--target", target, wheel, cwd=tmp_path)
     program = (
-        "import bayes_planet.presets as presets; print(presets.__file__); print(*presets.list_presets());"
+        "import bayes_planet.config.presets as presets; print(presets.__file__); print(*presets.list_presets());"
         "print(presets.load(['quickstart']).train.episodes)"
     )
     where, names, _ = run(sys.executable, "-c", program, cwd=tmp_path, PYTHONPATH=str(target)).splitlines()

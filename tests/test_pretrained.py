@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayes_planet import BayesPlanet, cli, presets, stages
-from bayes_planet.world_model.precision import dtype_policy
+from bayes_planet import BayesPlanet, cli
+from bayes_planet.config import presets, stages
+from bayes_planet.world_model.networks.precision import dtype_policy
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "pretrained" / "cheetah_run"

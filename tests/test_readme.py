@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bayes_planet import cli, presets
+from bayes_planet import cli
+from bayes_planet.config import presets
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

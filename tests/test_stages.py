@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bayes_planet import presets, stages
-from bayes_planet.config import Config
+from bayes_planet.config import Config, presets, stages
 
 TWO = [
     "20: loss.policy_weight_samples=2 loss.policy_uncertainty_bonus=-1",

@@ -10,14 +10,14 @@ from typing import Any
 
 from rich.console import Console
 
+from bayes_planet.commands.console import divert_output
 from bayes_planet.commands.errors import UserError, user_errors
 from bayes_planet.commands.inputs import check_folder, check_seed, read_config
 from bayes_planet.config import Config
 from bayes_planet.envs.errors import ENVIRONMENT_ERRORS
 from bayes_planet.evaluation.analysis import FOLDER, Analysis, save
 from bayes_planet.evaluation.held_out import check_episodes, check_reference
-from bayes_planet.training.console import divert_output
-from bayes_planet.training.run_directory import RunDirectory
+from bayes_planet.runs.run_directory import RunDirectory
 
 
 def analyse(options: argparse.Namespace) -> int:
@@ -56,9 +56,9 @@ def analyse(options: argparse.Namespace) -> int:
 def _analyse(
     options: argparse.Namespace, config: Config, other: Config | None, logs: Path, console: Console
 ) -> Analysis:
-    from bayes_planet.training.analysing import analyse_agent, collect_held_out, open_held_out
-    from bayes_planet.training.devices import prepare_devices
-    from bayes_planet.training.restoring import RESTORE_ERRORS, restored
+    from bayes_planet.agents.analysing import analyse_agent, collect_held_out, open_held_out
+    from bayes_planet.training.devices.strategy import prepare_devices
+    from bayes_planet.training.saved.restoring import RESTORE_ERRORS, restored
     from bayes_planet.world_model.interface import require_predictive
 
     def note(text: str) -> None:

@@ -6,9 +6,9 @@ from omegaconf import OmegaConf
 from rich.console import Console
 from rich.table import Table
 
-from bayes_planet import presets, stages
 from bayes_planet.commands.errors import UserError, user_errors
-from bayes_planet.commands.reference import reference
+from bayes_planet.config import presets, stages
+from bayes_planet.config.reference import reference
 
 
 def configs(names: Sequence[str], all_settings: bool = False) -> int:

@@ -6,9 +6,9 @@ from typing import Any
 
 from rich.console import Console
 
+from bayes_planet.runs.metrics import read_metrics
+from bayes_planet.runs.run_directory import RunDirectory
 from bayes_planet.training.display import evaluation_sentence
-from bayes_planet.training.metrics import read_metrics
-from bayes_planet.training.run_directory import RunDirectory
 
 
 def megabytes(folder: Path) -> float:

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.console import Console
 
-from bayes_planet import presets
+from bayes_planet.commands.console import divert_output
 from bayes_planet.commands.errors import UserError, user_errors
 from bayes_planet.commands.inputs import check_output, check_seed, read_config
-from bayes_planet.config import Config
+from bayes_planet.config import Config, presets
+from bayes_planet.config.presets import ConfigError
 from bayes_planet.envs import Workers
 from bayes_planet.envs.errors import ENVIRONMENT_ERRORS
 from bayes_planet.evaluation.score import Score, environments_for
-from bayes_planet.presets import ConfigError
-from bayes_planet.training.console import divert_output
-from bayes_planet.training.run_directory import RunDirectory
+from bayes_planet.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from bayes_planet.training.build import Parts
@@ -79,9 +78,9 @@ def _checked(options: argparse.Namespace) -> Config:
 def _scored(options: argparse.Namespace, config: Config, environments: Workers) -> "tuple[Parts, Score]":
     """The agent and its episodes, behind what must be known for the videos."""
     from bayes_planet.evaluation.held_out import check_rows
-    from bayes_planet.training.devices import prepare_devices
-    from bayes_planet.training.restoring import RESTORE_ERRORS, restored
-    from bayes_planet.training.scoring import final_score
+    from bayes_planet.evaluation.scoring import final_score
+    from bayes_planet.training.devices.strategy import prepare_devices
+    from bayes_planet.training.saved.restoring import RESTORE_ERRORS, restored
     from bayes_planet.world_model.interface import require_predictive
 
     prepare_devices(share_cores=options.episodes > config.evaluation.workers)
@@ -110,8 +109,8 @@ def _add_videos(
     """Writes what was asked for, and adds it to the result."""
     from bayes_planet.evaluation.held_out import check_rows
     from bayes_planet.evaluation.live import open_loop_monitor
-    from bayes_planet.training.scoring import FINAL, film
-    from bayes_planet.training.seeds import Stream, seed_words
+    from bayes_planet.evaluation.scoring import FINAL, film
+    from bayes_planet.runs.seeds import Stream, seed_words
 
     evaluation = config.evaluation
     if options.video is not None:
@@ -139,7 +138,7 @@ def _add_videos(
 
 
 def _saved(option: str, path: Path, frames: np.ndarray, fps: float, scale: int) -> str:
-    from bayes_planet.report.video import save_video
+    from bayes_planet.report.videos.files import save_video
 
     try:
         return str(save_video(path, frames, fps, scale))

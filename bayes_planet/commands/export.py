@@ -9,15 +9,15 @@ from typing import Any
 
 import gymnasium
 
+from bayes_planet.commands.console import divert_output
 from bayes_planet.commands.display import megabytes
 from bayes_planet.commands.errors import UserError, user_errors
 from bayes_planet.commands.inputs import check_output, read_config
 from bayes_planet.config import Config
 from bayes_planet.envs import Workers
 from bayes_planet.envs.errors import ENVIRONMENT_ERRORS
-from bayes_planet.training.console import divert_output
-from bayes_planet.training.run_directory import RunDirectory
-from bayes_planet.training.starts import versions
+from bayes_planet.runs.run_directory import RunDirectory
+from bayes_planet.runs.starts import versions
 
 PRECISIONS = ("float32", "bfloat16")
 
@@ -39,8 +39,8 @@ def export(options: argparse.Namespace) -> int:
         console = stack.enter_context(divert_output(logs / "libraries.log"))
 
         from bayes_planet.agents.export import ExportError, check_target, export_policy, seeded_policy
-        from bayes_planet.training.devices import prepare_devices
-        from bayes_planet.training.restoring import RESTORE_ERRORS, Spaces, restored
+        from bayes_planet.training.devices.strategy import prepare_devices
+        from bayes_planet.training.saved.restoring import RESTORE_ERRORS, Spaces, restored
 
         with user_errors(ExportError):
             check_target(options.out, options.overwrite)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from bayes_planet.commands.errors import UserError, user_errors
 from bayes_planet.config import Config
-from bayes_planet.presets import ConfigError
+from bayes_planet.config.presets import ConfigError
 from bayes_planet.replay.files import require_writable
-from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError
+from bayes_planet.runs.run_directory import RunDirectory, RunDirectoryError
 
 
 def read_config(run: Path) -> Config:

@@ -9,13 +9,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
+from bayes_planet.commands.console import divert_output
 from bayes_planet.commands.display import megabytes
 from bayes_planet.commands.errors import user_errors
 from bayes_planet.commands.inputs import check_output, read_config
 from bayes_planet.envs.errors import ENVIRONMENT_ERRORS
-from bayes_planet.training.console import divert_output
-from bayes_planet.training.run_directory import RunDirectory
-from bayes_planet.training.starts import cores
+from bayes_planet.runs.run_directory import RunDirectory
+from bayes_planet.runs.starts import cores
 
 SHOWN = 5
 
@@ -25,9 +25,9 @@ def pack(options: argparse.Namespace) -> int:
     read_config(options.run)
     check_output("--out", options.out, folder=True)
     with _quiet() as console:
-        from bayes_planet.training.devices import prepare_devices
-        from bayes_planet.training.packing import pack as write
-        from bayes_planet.training.restoring import RESTORE_ERRORS
+        from bayes_planet.training.devices.strategy import prepare_devices
+        from bayes_planet.training.saved.packing import pack as write
+        from bayes_planet.training.saved.restoring import RESTORE_ERRORS
 
         prepare_devices()
         with user_errors(*RESTORE_ERRORS, ValueError, OSError):
@@ -46,9 +46,9 @@ def unpack(options: argparse.Namespace) -> int:
     read_config(options.pack)
     check_output("--logdir", options.logdir, folder=True)
     with _quiet() as console:
-        from bayes_planet.training.devices import prepare_devices
-        from bayes_planet.training.packing import unpack as make
-        from bayes_planet.training.restoring import RESTORE_ERRORS
+        from bayes_planet.training.devices.strategy import prepare_devices
+        from bayes_planet.training.saved.packing import unpack as make
+        from bayes_planet.training.saved.restoring import RESTORE_ERRORS
 
         prepare_devices()
         with (

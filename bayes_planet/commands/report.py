@@ -7,7 +7,7 @@ from pathlib import Path
 from bayes_planet.commands.errors import UserError, user_errors
 from bayes_planet.evaluation import analysis
 from bayes_planet.report import report as write_report
-from bayes_planet.report.runs import RunError
+from bayes_planet.report.reading.runs import RunError
 
 
 def report(options: argparse.Namespace) -> int:

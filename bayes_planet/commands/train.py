@@ -8,16 +8,16 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bayes_planet import __version__, presets, stages
+from bayes_planet import __version__
+from bayes_planet.commands.console import divert_output
 from bayes_planet.commands.errors import UserError, user_errors
-from bayes_planet.config import Config
+from bayes_planet.config import Config, presets, stages
 from bayes_planet.envs import Workers
 from bayes_planet.envs.errors import ENVIRONMENT_ERRORS
 from bayes_planet.replay.store import EpisodeLayoutError
-from bayes_planet.training.cluster import ClusterError, Process, this_process
-from bayes_planet.training.console import divert_output
+from bayes_planet.runs.run_directory import RunDirectory, RunDirectoryError
+from bayes_planet.training.devices.cluster import ClusterError, Process, this_process
 from bayes_planet.training.interruption import EXIT_INTERRUPTED, Interruption
-from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError
 from bayes_planet.training.schedule import Counters
 
 
@@ -82,13 +82,13 @@ def _train(
     import tensorflow as tf
 
     from bayes_planet.commands.display import print_summary
+    from bayes_planet.runs.checkpoints import CheckpointError
+    from bayes_planet.runs.metrics import MetricsFileError
     from bayes_planet.training.build import build
-    from bayes_planet.training.checkpoints import CheckpointError
-    from bayes_planet.training.devices import DeviceError, make_strategy, prepare_devices
+    from bayes_planet.training.devices.follower import Chief, ChiefEndedError, Follower
+    from bayes_planet.training.devices.strategy import DeviceError, make_strategy, prepare_devices
     from bayes_planet.training.display import Display
     from bayes_planet.training.events import Events
-    from bayes_planet.training.follower import Chief, ChiefEndedError, Follower
-    from bayes_planet.training.metrics import MetricsFileError
     from bayes_planet.training.trainer import Interrupted, Trainer, TrainingDivergedError
     from bayes_planet.training.world_models import WorldModelError
 

@@ -6,9 +6,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from bayes_planet.collecting.rollout import Environments, Episode, Observation, Policy, rollout
 from bayes_planet.config import EnvConfig
 from bayes_planet.replay.episode import episode_return
-from bayes_planet.replay.rollout import Environments, Episode, Observation, Policy, rollout
 
 
 class InformedEnvironments(Environments, Protocol):

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bayes_planet.collecting.rollout import Episode
 from bayes_planet.evaluation.open_loop import chunks, predict_open_loop
 from bayes_planet.evaluation.predictive import predict_distribution, repeat_last
-from bayes_planet.replay.rollout import Episode
-from bayes_planet.report.open_loop_video import to_frames, uncertainty_panels
-from bayes_planet.report.video import side_by_side
+from bayes_planet.report.videos.files import side_by_side
+from bayes_planet.report.videos.open_loop import to_frames, uncertainty_panels
 from bayes_planet.world_model import WorldModel
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from bayes_planet import bayesian_layers
+from bayes_planet.collecting.rollout import Episode
 from bayes_planet.evaluation.analysis import Analysis, plain
 from bayes_planet.evaluation.calibration import calibrate, fitted_noise
 from bayes_planet.evaluation.held_out import HeldOut, check_rows, windows
@@ -15,8 +16,7 @@ from bayes_planet.evaluation.posterior import weight_histograms, weight_statisti
 from bayes_planet.evaluation.predictive import Predictive, predict_distribution, repeat_last
 from bayes_planet.evaluation.probe import LEAST_ROWS, SKIPPED, VelocityProbe, long_enough, probe_velocities
 from bayes_planet.evaluation.uncertainty import error_correlation
-from bayes_planet.replay.rollout import Episode
-from bayes_planet.report.open_loop_video import to_frames
+from bayes_planet.report.videos.open_loop import to_frames
 from bayes_planet.world_model import StateNormaliser, WorldModel
 from bayes_planet.world_model.interface import require_predictive
 

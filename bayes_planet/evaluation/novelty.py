@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
+from bayes_planet.collecting.rollout import Episode
 from bayes_planet.evaluation.predictive import Predictive, predict_distribution
-from bayes_planet.replay.rollout import Episode
 from bayes_planet.world_model import WorldModel
 
 

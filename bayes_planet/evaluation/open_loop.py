@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from bayes_planet.replay.rollout import Episode
+from bayes_planet.collecting.rollout import Episode
 from bayes_planet.world_model import State, WorldModel
-from bayes_planet.world_model.images import to_uint8
 from bayes_planet.world_model.interface import require_predictive
+from bayes_planet.world_model.networks.images import to_uint8
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bayes_planet.replay.rollout import Episode
+from bayes_planet.collecting.rollout import Episode
 from bayes_planet.world_model import WorldModel
 
 KINDS = ("linear", "mlp")

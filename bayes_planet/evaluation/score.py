@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from bayes_planet.collecting.groups import Group, side_by_side
+from bayes_planet.collecting.rollout import Environments, Episode, Observation, Policy, rollout
 from bayes_planet.replay.episode import episode_return
-from bayes_planet.replay.groups import Group, side_by_side
-from bayes_planet.replay.rollout import Environments, Episode, Observation, Policy, rollout
 
 ROUNDS_AT_ONCE = 2
 

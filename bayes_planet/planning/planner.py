@@ -3,10 +3,10 @@
 import tensorflow as tf
 
 from bayes_planet import bayesian_layers
+from bayes_planet.behaviour.actor import act_ahead
 from bayes_planet.config import PlannerConfig
 from bayes_planet.planning.cem import Plan, cross_entropy_method
 from bayes_planet.world_model import State, WorldModel
-from bayes_planet.world_model.policies import act_ahead
 
 
 class Planner(tf.Module):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bayes_planet.report.compose import Report
+    from bayes_planet.report.pages.compose import Report
 
 
 def report(
@@ -40,6 +40,8 @@ def report(
       RunError: a folder that holds no run, or a group_by that is no setting.
       OSError: the page cannot be written.
     """
-    from bayes_planet.report.compose import compose  # here: it loads matplotlib and scipy, which training does not need
+    from bayes_planet.report.pages.compose import (
+        compose,  # here: it loads matplotlib and scipy, which training does not need
+    )
 
     return compose(runs, Path(out), group_by, load_analysis, detailed, None if figures is None else Path(figures))

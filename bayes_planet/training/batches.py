@@ -4,7 +4,7 @@ import numpy as np
 
 from bayes_planet.config import Config, ReplayConfig
 from bayes_planet.replay import EpisodeStore, Shares
-from bayes_planet.training.seeds import Stream
+from bayes_planet.runs.seeds import Stream
 
 
 def draw_batch(replay: EpisodeStore, config: Config, update: int) -> dict[str, np.ndarray]:

@@ -8,14 +8,14 @@ import tensorflow as tf
 
 from bayes_planet.config import Config
 from bayes_planet.planning import Actor, Planner
+from bayes_planet.runs.seeds import Stream, seed_words
 from bayes_planet.training.averaging import copy_variables
-from bayes_planet.training.devices import uses_xla
+from bayes_planet.training.devices.strategy import uses_xla
 from bayes_planet.training.learner import Learner
-from bayes_planet.training.seeds import Stream, seed_words
 from bayes_planet.training.world_models import make_world_model
 from bayes_planet.world_model import WorldModel
 from bayes_planet.world_model.interface import WorldModelFactory
-from bayes_planet.world_model.precision import dtype_policy
+from bayes_planet.world_model.networks.precision import dtype_policy
 
 
 @dataclasses.dataclass(frozen=True)

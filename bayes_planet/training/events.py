@@ -3,8 +3,8 @@
 import dataclasses
 from collections.abc import Callable
 
+from bayes_planet.collecting.rollout import Episode
 from bayes_planet.evaluation.score import Score
-from bayes_planet.replay.rollout import Episode
 
 
 @dataclasses.dataclass(frozen=True)

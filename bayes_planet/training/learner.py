@@ -9,7 +9,7 @@ import tensorflow as tf
 from bayes_planet.config import Config, TrainConfig
 from bayes_planet.training.adam import Adam
 from bayes_planet.training.averaging import ParameterAverage
-from bayes_planet.training.devices import uses_xla
+from bayes_planet.training.devices.strategy import uses_xla
 from bayes_planet.training.muon import Muon
 from bayes_planet.world_model import WorldModel
 

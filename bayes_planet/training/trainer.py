@@ -10,30 +10,30 @@ from typing import Any, Self
 import gymnasium
 import numpy as np
 
+from bayes_planet.collecting.collector import Collector
+from bayes_planet.collecting.exploration import noise_of_episode
+from bayes_planet.collecting.rollout import Environments, Episode
 from bayes_planet.config import Config
+from bayes_planet.config.stages import next_stage
 from bayes_planet.envs import Workers
 from bayes_planet.evaluation.live import open_loop_monitor
 from bayes_planet.evaluation.posterior import histogram_metrics
 from bayes_planet.evaluation.score import Score, environments_for
+from bayes_planet.evaluation.scoring import timed_score
 from bayes_planet.planning import Actor
 from bayes_planet.replay import CorruptEpisodeError, EpisodeStore, Prefetcher, episode_return
-from bayes_planet.replay.rollout import Environments, Episode
-from bayes_planet.report.video import save_video
-from bayes_planet.stages import next_stage
+from bayes_planet.report.videos.files import save_video
+from bayes_planet.runs.checkpoints import CheckpointError
+from bayes_planet.runs.metrics import MetricsWriter
+from bayes_planet.runs.run_directory import RunDirectory
+from bayes_planet.runs.seeds import Stream, seed_words
 from bayes_planet.training.batches import draw_batch
-from bayes_planet.training.best_model import keep_best
 from bayes_planet.training.build import Parts
-from bayes_planet.training.checkpoints import CheckpointError
-from bayes_planet.training.collector import Collector
 from bayes_planet.training.events import UNWATCHED, Events
-from bayes_planet.training.exploration import noise_of_episode
 from bayes_planet.training.learner import Learner
-from bayes_planet.training.metrics import MetricsWriter
-from bayes_planet.training.restoring import checkpoints
-from bayes_planet.training.run_directory import RunDirectory
+from bayes_planet.training.saved.best_model import keep_best
+from bayes_planet.training.saved.restoring import checkpoints
 from bayes_planet.training.schedule import Counters, Task, as_saved, extra_updates, next_task, updates_due
-from bayes_planet.training.scoring import timed_score
-from bayes_planet.training.seeds import Stream, seed_words
 from bayes_planet.world_model.interface import PredictiveWorldModel, missing
 
 

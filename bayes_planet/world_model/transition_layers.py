@@ -7,7 +7,7 @@ import tensorflow as tf
 from bayes_planet import bayesian_layers
 from bayes_planet.bayesian_layers.distributions import initializers, regularizers
 from bayes_planet.config import BayesianConfig
-from bayes_planet.world_model.gru import GRUBlockCell
+from bayes_planet.world_model.networks.gru import GRUBlockCell
 
 
 @tf.keras.utils.register_keras_serializable("bayes_planet")

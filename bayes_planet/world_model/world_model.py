@@ -6,18 +6,18 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from bayes_planet import bayesian_layers
+from bayes_planet.behaviour.actor import GaussianPolicy
+from bayes_planet.behaviour.actor_loss import policy_terms
+from bayes_planet.behaviour.returns import lambda_returns
 from bayes_planet.config import Config
-from bayes_planet.world_model import images
-from bayes_planet.world_model.decoders import DenseHead, ImageDecoder
-from bayes_planet.world_model.encoders import ImageEncoder, VectorEncoder
 from bayes_planet.world_model.losses import continuation_nll, diagonal_gaussian_kl, free_nats_kl, unit_gaussian_nll
-from bayes_planet.world_model.normaliser import StateNormaliser
+from bayes_planet.world_model.networks import images
+from bayes_planet.world_model.networks.decoders import DenseHead, ImageDecoder
+from bayes_planet.world_model.networks.encoders import ImageEncoder, VectorEncoder
+from bayes_planet.world_model.networks.normaliser import StateNormaliser
 from bayes_planet.world_model.overshooting import imagine_ahead, overshooting_nll
-from bayes_planet.world_model.policies import GaussianPolicy
-from bayes_planet.world_model.policy_loss import policy_terms
 from bayes_planet.world_model.rssm import RSSM, State
 from bayes_planet.world_model.subsets import choose_rows, share, size
-from bayes_planet.world_model.values import lambda_returns
 
 
 class LossTerms(NamedTuple):

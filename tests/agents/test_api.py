@@ -12,15 +12,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayes_planet import BayesPlanet, cli, presets
+from bayes_planet import BayesPlanet, cli
 from bayes_planet.agents import settings
 from bayes_planet.agents import trained as trained_model
 from bayes_planet.agents.acting import Predictor
+from bayes_planet.config import presets
 from bayes_planet.evaluation.predictive import predict_distribution
 from bayes_planet.replay import EpisodeStore
-from bayes_planet.training.metrics import read_metrics
-from bayes_planet.training.run_directory import RunDirectoryError
-from bayes_planet.training.seeds import Stream, seed_words
+from bayes_planet.runs.metrics import read_metrics
+from bayes_planet.runs.run_directory import RunDirectoryError
+from bayes_planet.runs.seeds import Stream, seed_words
 from tests.agents.small import SETTINGS, STEPS, assert_same, model_in, weights
 from tests.envs.toy import CountingEnv
 

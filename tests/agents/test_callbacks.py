@@ -17,7 +17,7 @@ from bayes_planet.agents.callbacks import (
     StopTrainingOnRewardThreshold,
     VideoRecorderCallback,
 )
-from bayes_planet.training.metrics import read_metrics
+from bayes_planet.runs.metrics import read_metrics
 from tests.agents.small import STEPS, assert_same, model_in, weights
 
 

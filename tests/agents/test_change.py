@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from bayes_planet import BayesPlanet, presets
-from bayes_planet.training.run_directory import RunDirectoryError
+from bayes_planet import BayesPlanet
+from bayes_planet.config import presets
+from bayes_planet.runs.run_directory import RunDirectoryError
 from tests.agents.small import model_in
 
 

@@ -9,13 +9,14 @@ import pytest
 import tensorflow as tf
 from tf_agents.trajectories import time_step as ts
 
-from bayes_planet import BayesPlanet, presets
+from bayes_planet import BayesPlanet
 from bayes_planet.commands.analyse import analyse
 from bayes_planet.commands.errors import UserError
 from bayes_planet.commands.evaluate import evaluate
 from bayes_planet.commands.export import export
-from bayes_planet.training.metrics import read_metrics
-from bayes_planet.training.run_directory import RunDirectoryError
+from bayes_planet.config import presets
+from bayes_planet.runs.metrics import read_metrics
+from bayes_planet.runs.run_directory import RunDirectoryError
 from bayes_planet.training.world_models import WorldModelError, factory_name, find_factory
 from bayes_planet.world_model import WorldModel
 from bayes_planet.world_model.interface import PredictiveWorldModel, TrainableWorldModel, missing

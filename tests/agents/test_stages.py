@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from bayes_planet import BayesPlanet, presets
+from bayes_planet import BayesPlanet
 from bayes_planet.agents.callbacks import BaseCallback
-from bayes_planet.training.run_directory import RunDirectoryError
+from bayes_planet.config import presets
+from bayes_planet.runs.run_directory import RunDirectoryError
 from tests.agents.small import assert_same, model_in, weights
 
 STAGES = ["4: train.learning_rate=5e-4 loss.reward_scale=3", "6: planner.horizon=4 train.updates_per_episode=5"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bayes_planet.report.runs import read_runs
+from bayes_planet.report.reading.runs import read_runs
 from benchmarks.ablation import COLUMNS, common_settings, main, page, planned_returns
 
 RESULTS = Path(__file__).parents[2] / "results"

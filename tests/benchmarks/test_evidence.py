@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bayes_planet import presets, stages
-from bayes_planet.training.metrics import read_metrics
+from bayes_planet.config import presets, stages
+from bayes_planet.runs.metrics import read_metrics
 from benchmarks.evidence import keep, main, table, thinned
 
 RESULTS = Path(__file__).parents[2] / "results"

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bayes_planet import presets
+from bayes_planet.collecting.policies import RandomPolicy
+from bayes_planet.collecting.rollout import rollout
+from bayes_planet.config import presets
 from bayes_planet.envs import Workers
 from bayes_planet.replay import EpisodeStore
-from bayes_planet.replay.rollout import rollout
+from bayes_planet.runs.run_directory import RunDirectory
+from bayes_planet.runs.seeds import Stream, environment_seed
 from bayes_planet.training.build import build
-from bayes_planet.training.policies import RandomPolicy
-from bayes_planet.training.run_directory import RunDirectory
-from bayes_planet.training.seeds import Stream, environment_seed
 from benchmarks import model_on_replay
 from benchmarks.model_on_replay import Examination, agreement, measure, questions
 

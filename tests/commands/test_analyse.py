@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayes_planet import presets
+from bayes_planet.agents.analysing import _foreign, collect_held_out
 from bayes_planet.commands.analyse import analyse
 from bayes_planet.commands.errors import UserError
+from bayes_planet.config import presets
 from bayes_planet.envs import Workers
 from bayes_planet.evaluation.analysis import load
-from bayes_planet.training.analysing import _foreign, collect_held_out
+from bayes_planet.runs.checkpoints import Checkpoints
+from bayes_planet.runs.run_directory import RunDirectory
 from bayes_planet.training.build import build
-from bayes_planet.training.checkpoints import Checkpoints
-from bayes_planet.training.run_directory import RunDirectory
 
 
 def untrained_run(folder: Path, *overrides: str, checkpoint: bool = True) -> Path:

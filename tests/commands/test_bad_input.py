@@ -6,9 +6,10 @@ import sys
 import numpy as np
 import pytest
 
-from bayes_planet import cli, presets
+from bayes_planet import cli
+from bayes_planet.config import presets
 from bayes_planet.replay import EpisodeStore
-from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError
+from bayes_planet.runs.run_directory import RunDirectory, RunDirectoryError
 from tests.commands.test_analyse import untrained_run
 from tests.replay.make import make_episode
 

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bayes_planet import cli, presets
+from bayes_planet import cli
+from bayes_planet.config import presets
 from bayes_planet.envs import Workers
-from bayes_planet.training.restoring import restored
-from bayes_planet.training.run_directory import RunDirectory
-from bayes_planet.training.seeds import Stream, environment_seed, seed_words
+from bayes_planet.runs.run_directory import RunDirectory
+from bayes_planet.runs.seeds import Stream, environment_seed, seed_words
+from bayes_planet.training.saved.restoring import restored
 from tests.commands.tensorflow_only import Process
 
 STEPS = 10  # agent steps of an episode of the run

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bayes_planet import cli, presets
-from bayes_planet.commands import reference
-from bayes_planet.config import Config
+from bayes_planet import cli
+from bayes_planet.config import Config, presets, reference
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 ROWS = {setting.key: setting for setting in reference.settings()}

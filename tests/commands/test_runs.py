@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from bayes_planet import cli
+from bayes_planet.runs.metrics import read_metrics
 from bayes_planet.training.interruption import EXIT_INTERRUPTED
-from bayes_planet.training.metrics import read_metrics
 
 PRESETS = ("bayes_planet", "cartpole_swingup", "debug")
 LAYERS = ("prior_input", "prior_hidden", "prior_mean", "prior_stddev")

@@ -16,7 +16,7 @@ from tf_agents.specs import tensor_spec
 from bayes_planet import BayesPlanet, cli
 from bayes_planet.agents import BayesPlanetPolicy, GymnasiumPyEnvironment
 from bayes_planet.agents.export import seeded_policy
-from bayes_planet.training.seeds import Stream, environment_seed, seed_words
+from bayes_planet.runs.seeds import Stream, environment_seed, seed_words
 from tests.commands.tensorflow_only import Process
 from tests.commands.test_runs import command, finished
 

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from dm_env import specs
 
+from bayes_planet.collecting.rollout import rollout
 from bayes_planet.config import EnvConfig
 from bayes_planet.envs import NoGLError, UnsupportedSpaceError, Workers, make
-from bayes_planet.replay.rollout import rollout
 
 
 class Walk(dm_env.Environment):

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_planet import presets
-from bayes_planet.config import Config
+from bayes_planet.config import Config, presets
 
 PAGE = (Path(__file__).parents[2] / "docs" / "environments.md").read_text(encoding="utf-8")
 

@@ -17,9 +17,9 @@ from bayes_planet.evaluation.held_out import HeldOut
 from bayes_planet.evaluation.live import open_loop_monitor
 from bayes_planet.evaluation.model_analysis import Settings, analyse_model
 from bayes_planet.evaluation.open_loop import predict_open_loop
-from bayes_planet.report.model_figures import sections
-from bayes_planet.report.open_loop_video import heat, uncertainty_panels
-from bayes_planet.report.section import Note, Picture, Table, Video
+from bayes_planet.report.figures.model import sections
+from bayes_planet.report.pages.section import Note, Picture, Table, Video
+from bayes_planet.report.videos.open_loop import heat, uncertainty_panels
 from bayes_planet.world_model import State
 from tests.world_model.tiny import (
     ACTION_SIZE,

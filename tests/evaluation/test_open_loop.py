@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from bayes_planet import bayesian_layers
 from bayes_planet.evaluation.open_loop import OpenLoop, chunks, predict_open_loop
-from bayes_planet.world_model.images import to_uint8
+from bayes_planet.world_model.networks.images import to_uint8
 from tests.planning.crafted import crafted_model
 from tests.world_model.tiny import IMAGE_SHAPES, STATE_SHAPES, seed, silence, tiny_batch, tiny_config, tiny_model
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from bayes_planet import bayesian_layers
 from bayes_planet.evaluation.posterior import EDGES, histogram_metrics, weight_histograms, weight_statistics
-from bayes_planet.training.metrics import MetricsWriter, read_metrics
+from bayes_planet.runs.metrics import MetricsWriter, read_metrics
 from tests.world_model.tiny import tiny_config, tiny_model
 
 

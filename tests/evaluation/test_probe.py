@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bayes_planet.collecting.policies import RandomPolicy
 from bayes_planet.config import EnvConfig
 from bayes_planet.envs import Workers
 from bayes_planet.evaluation import probe as module
 from bayes_planet.evaluation.held_out import collect, windows
 from bayes_planet.evaluation.probe import fit_probe, latents, probe_velocities, r_squared
-from bayes_planet.training.policies import RandomPolicy
 from bayes_planet.world_model import State
 from tests.world_model.tiny import IMAGE_SHAPES, STATE_SHAPES, seed, silence, tiny_batch, tiny_config, tiny_model
 

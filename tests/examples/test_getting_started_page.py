@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bayes_planet import cli, presets
+from bayes_planet import cli
+from bayes_planet.config import presets
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "getting_started.md").read_text()

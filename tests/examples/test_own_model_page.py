@@ -8,7 +8,7 @@ import pytest
 
 from bayes_planet import bayesian_layers as bl
 from bayes_planet.planning import Actor, Planner
-from bayes_planet.training.metrics import read_metrics
+from bayes_planet.runs.metrics import read_metrics
 from bayes_planet.world_model import WorldModel
 from bayes_planet.world_model.interface import TrainableWorldModel, Transition, names_of
 

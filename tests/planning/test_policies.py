@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bayes_planet.behaviour.actor import act_ahead
 from bayes_planet.planning import Actor, Planner, cross_entropy_method
-from bayes_planet.world_model.policies import act_ahead
 from tests.planning.crafted import crafted_model, crafted_state
 from tests.world_model.tiny import seed
 

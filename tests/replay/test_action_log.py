@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from bayes_planet.replay import action_log
-from bayes_planet.replay.action_log import ActionLog
+from bayes_planet.training.saved import action_log
+from bayes_planet.training.saved.action_log import ActionLog
 
 
 def episode(rows: int, actions: int, seed: int) -> dict[str, np.ndarray]:

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from bayes_planet.replay.groups import StoppedError, side_by_side
+from bayes_planet.collecting.groups import StoppedError, side_by_side
 
 
 def test_works_side_by_side_give_their_results_in_order():

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from bayes_planet.collecting.rollout import rollout, rollout_some
 from bayes_planet.replay import episode as episode_format
-from bayes_planet.replay.rollout import rollout, rollout_some
 
 
 class Counters:

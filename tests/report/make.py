@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from bayes_planet import presets
-from bayes_planet.report.video import save_video
+from bayes_planet.config import presets
+from bayes_planet.report.videos.files import save_video
 
 LAYERS = ("prior_hidden", "prior_input", "prior_mean", "prior_stddev")
 EDGES = np.logspace(-3, 3, 31)

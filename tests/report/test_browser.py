@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayes_planet.report import report, style
-from bayes_planet.report.page import render
-from bayes_planet.report.section import Details, Note, Section, Table, Video, picture
+from bayes_planet.report import report
+from bayes_planet.report.figures import style
+from bayes_planet.report.pages.page import render
+from bayes_planet.report.pages.section import Details, Note, Section, Table, Video, picture
 from tests.report.browser import CHROMIUM, Browser
 from tests.report.make import make_run
 

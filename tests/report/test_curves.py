@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from bayes_planet.report.curves import duration, histogram_median, histograms, short, thin
-from bayes_planet.report.runs import read_runs
+from bayes_planet.report.figures.curves import duration, histogram_median, histograms, short, thin
+from bayes_planet.report.reading.runs import read_runs
 from tests.report.make import LAYERS, make_run, rows, write_rows
 
 

@@ -5,10 +5,11 @@ import warnings
 
 import pytest
 
-from bayes_planet.report import report, style
-from bayes_planet.report.group_figures import overlays, score_curves
-from bayes_planet.report.groups import group_runs
-from bayes_planet.report.runs import read_runs
+from bayes_planet.report import report
+from bayes_planet.report.figures import style
+from bayes_planet.report.figures.groups import overlays, score_curves
+from bayes_planet.report.reading.groups import group_runs
+from bayes_planet.report.reading.runs import read_runs
 from tests.report.make import make_run
 
 LONG = (

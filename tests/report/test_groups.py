@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from bayes_planet.report import report
-from bayes_planet.report.group_figures import over_tasks
-from bayes_planet.report.groups import group_runs
-from bayes_planet.report.runs import RunError, read_runs
+from bayes_planet.report.figures.groups import over_tasks
+from bayes_planet.report.reading.groups import group_runs
+from bayes_planet.report.reading.runs import RunError, read_runs
 from tests.report.make import make_run, rows, write_rows
 
 

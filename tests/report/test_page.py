@@ -12,12 +12,14 @@ import matplotlib
 import numpy as np
 import pytest
 
-from bayes_planet.report import report, style, uncertainty_figures
-from bayes_planet.report.page import render
-from bayes_planet.report.probe_figures import probe_section
-from bayes_planet.report.run_videos import read_frames
-from bayes_planet.report.section import Details, Note, Picture, Section, Table, Video, picture
-from bayes_planet.report.video import save_video
+from bayes_planet.report import report
+from bayes_planet.report.figures import style
+from bayes_planet.report.figures import uncertainty as uncertainty_figures
+from bayes_planet.report.figures.probe import probe_section
+from bayes_planet.report.pages.page import render
+from bayes_planet.report.pages.section import Details, Note, Picture, Section, Table, Video, picture
+from bayes_planet.report.videos.files import save_video
+from bayes_planet.report.videos.runs import read_frames
 from tests.report.make import make_run
 
 HOSTILE = "</title><script>window.pwned = 1</script><img src=x onerror='window.pwned=1'>\" onload=\"x"

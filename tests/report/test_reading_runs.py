@@ -7,9 +7,8 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from bayes_planet import presets
-from bayes_planet.config import Config
-from bayes_planet.report.runs import RunError, read_runs
+from bayes_planet.config import Config, presets
+from bayes_planet.report.reading.runs import RunError, read_runs
 from tests.report.make import make_run, rows, write_rows
 
 

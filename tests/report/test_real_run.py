@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from bayes_planet.report import report
-from bayes_planet.report.starts import machine_text
-from bayes_planet.training.metrics import read_metrics
+from bayes_planet.report.reading.starts import machine_text
+from bayes_planet.runs.metrics import read_metrics
 from tests.commands.test_runs import command, finished
 from tests.report.glossary import PAGE, explained, unexplained
 

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from bayes_planet import cli
-from bayes_planet.presets import load
+from bayes_planet.config.presets import load
 from bayes_planet.report import report
-from bayes_planet.report.compose import analysis_sections
-from bayes_planet.report.overview import nearest_presets
-from bayes_planet.report.run_figures import score
-from bayes_planet.report.run_videos import videos
-from bayes_planet.report.runs import RunError, read_runs
-from bayes_planet.report.section import Note, Picture, Table
+from bayes_planet.report.figures.run import score
+from bayes_planet.report.pages.compose import analysis_sections
+from bayes_planet.report.pages.overview import nearest_presets
+from bayes_planet.report.pages.section import Note, Picture, Table
+from bayes_planet.report.reading.runs import RunError, read_runs
+from bayes_planet.report.videos.runs import videos
 from tests.report.make import make_run, rows, write_rows
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from bayes_planet.report import statistics
+from bayes_planet.report.reading import statistics
 
 
 def seeds(count, episodes, seed=0, spread=10.0):

@@ -2,7 +2,7 @@ import imageio.v2 as imageio
 import numpy as np
 import pytest
 
-from bayes_planet.report.video import _is_whole, encode_gif, save_video, side_by_side, upscale
+from bayes_planet.report.videos.files import _is_whole, encode_gif, save_video, side_by_side, upscale
 
 COLOURS = [(200, 30, 40), (20, 180, 60), (30, 50, 190), (120, 120, 120), (0, 0, 0), (255, 255, 255)]
 

@@ -4,7 +4,7 @@ import gymnasium
 import numpy as np
 import tensorflow as tf
 
-from bayes_planet import presets
+from bayes_planet.config import presets
 from bayes_planet.training.build import build
 from bayes_planet.training.learner import Learner
 from bayes_planet.training.muon import Muon

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from bayes_planet.config import Config
+from bayes_planet.config.presets import ConfigError
 from bayes_planet.envs import Workers
-from bayes_planet.presets import ConfigError
-from bayes_planet.training import saved_model
+from bayes_planet.runs.run_directory import RunDirectory
 from bayes_planet.training.build import build
 from bayes_planet.training.learner import Learner
-from bayes_planet.training.restoring import Spaces, restored
-from bayes_planet.training.run_directory import RunDirectory
+from bayes_planet.training.saved import saved_model
+from bayes_planet.training.saved.restoring import Spaces, restored
 from tests.training.test_trainer import config_of, trainer_in
 from tests.world_model.tiny import DENSE_LAYERS, STATE_SHAPES, tiny_batch, tiny_config, tiny_model
 

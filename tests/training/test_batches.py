@@ -5,8 +5,8 @@ import pytest
 
 from bayes_planet.config import Config, ReplayConfig, TrainConfig
 from bayes_planet.replay import EpisodeStore, Shares
+from bayes_planet.runs.seeds import Stream
 from bayes_planet.training.batches import draw_batch, drop_fraction
-from bayes_planet.training.seeds import Stream
 from tests.replay.make import assert_same, make_episode
 
 

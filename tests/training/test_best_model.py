@@ -7,15 +7,14 @@ import gymnasium
 import numpy as np
 import pytest
 
-from bayes_planet import presets
 from bayes_planet.cli import main
-from bayes_planet.config import Config
+from bayes_planet.config import Config, presets
 from bayes_planet.evaluation.score import Score
-from bayes_planet.training.best_model import keep_best
+from bayes_planet.runs.metrics import read_metrics
+from bayes_planet.runs.run_directory import RunDirectory
 from bayes_planet.training.build import Parts, build
-from bayes_planet.training.metrics import read_metrics
-from bayes_planet.training.restoring import Spaces, restored
-from bayes_planet.training.run_directory import RunDirectory
+from bayes_planet.training.saved.best_model import keep_best
+from bayes_planet.training.saved.restoring import Spaces, restored
 
 STATE_TASK = ["env.observations=state", "env.name=dm_control/cartpole-swingup", "env.action_repeat=8"]
 SPACES = Spaces(

@@ -9,12 +9,12 @@ import gymnasium
 import numpy as np
 import pytest
 
-from bayes_planet import presets
+from bayes_planet.config import presets
 from bayes_planet.evaluation.score import Score
-from bayes_planet.training.best_model import keep_best
+from bayes_planet.runs.run_directory import RunDirectory
 from bayes_planet.training.build import build
-from bayes_planet.training.restoring import Spaces, restored
-from bayes_planet.training.run_directory import RunDirectory
+from bayes_planet.training.saved.best_model import keep_best
+from bayes_planet.training.saved.restoring import Spaces, restored
 
 SPACES = Spaces(
     gymnasium.spaces.Dict(state=gymnasium.spaces.Box(-np.inf, np.inf, (5,), np.float32)),

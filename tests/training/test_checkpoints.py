@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bayes_planet.training.checkpoints import CheckpointError, Checkpoints
+from bayes_planet.runs.checkpoints import CheckpointError, Checkpoints
 
 ROOT = Path(__file__).parents[2]
 
@@ -254,7 +254,7 @@ FULL_DISK = """
 import resource, os, sys
 import bayes_planet
 import tensorflow as tf
-from bayes_planet.training.checkpoints import CheckpointError, Checkpoints
+from bayes_planet.runs.checkpoints import CheckpointError, Checkpoints
 directory = sys.argv[1]
 variable = tf.Variable(tf.ones([100_000]))
 checkpoints = Checkpoints(directory, 3, variable=variable)
@@ -291,7 +291,7 @@ KEEP_SAVING = """
 import sys
 import bayes_planet
 import tensorflow as tf
-from bayes_planet.training.checkpoints import Checkpoints
+from bayes_planet.runs.checkpoints import Checkpoints
 variables = [tf.Variable(tf.zeros([50_000])) for _ in range(4)]
 checkpoints = Checkpoints(sys.argv[1], 2, variables=variables)
 counters = checkpoints.restore() or {"updates": 0}

@@ -8,14 +8,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from bayes_planet import presets
-from bayes_planet.config import Config
+from bayes_planet.collecting.collector import Collector
+from bayes_planet.config import Config, presets
 from bayes_planet.envs import NonFiniteError, WorkerError, Workers
+from bayes_planet.evaluation.scoring import final_score
 from bayes_planet.replay import episode as episode_format
+from bayes_planet.runs.seeds import Stream, environment_seed
 from bayes_planet.training.build import Parts, build
-from bayes_planet.training.collector import Collector
-from bayes_planet.training.scoring import final_score
-from bayes_planet.training.seeds import Stream, environment_seed
 from tests.envs.test_workers import ended
 from tests.training.walk import STEPS, Walk
 

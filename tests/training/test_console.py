@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(program, *arguments, **environment):
-    code = "import sys, os\nfrom bayes_planet.training.console import divert_output\n" + program
+    code = "import sys, os\nfrom bayes_planet.commands.console import divert_output\n" + program
     return subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
         cwd=ROOT, capture_output=True, text=True, timeout=120, env=os.environ | environment,
@@ -87,7 +87,7 @@ with divert_output(sys.argv[1]) as console:
 def test_a_reader_that_has_gone_ends_it_without_a_traceback(tmp_path):
     code = """
 import sys
-from bayes_planet.training.console import divert_output
+from bayes_planet.commands.console import divert_output
 with divert_output(sys.argv[1]) as console:
     for _ in range(10_000):
         console.print("x" * 100)
@@ -105,7 +105,7 @@ with divert_output(sys.argv[1]) as console:
 def test_on_a_terminal_the_console_animates_and_knows_the_width(tmp_path):
     code = """
 import sys
-from bayes_planet.training.console import divert_output
+from bayes_planet.commands.console import divert_output
 with divert_output(sys.argv[1]) as console:
     console.print(console.is_terminal, console.width, sys.stdout.isatty())
     console.print("[bold]x[/bold]")

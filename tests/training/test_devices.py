@@ -8,9 +8,9 @@ import sys
 import pytest
 import tensorflow as tf
 
-from bayes_planet.training.cluster import ClusterError, Process, this_process
-from bayes_planet.training.devices import DeviceError, make_strategy, prepare_devices, uses_xla
-from bayes_planet.training.starts import cores
+from bayes_planet.runs.starts import cores
+from bayes_planet.training.devices.cluster import ClusterError, Process, this_process
+from bayes_planet.training.devices.strategy import DeviceError, make_strategy, prepare_devices, uses_xla
 
 NO_GPU = not tf.config.list_physical_devices("GPU")
 
@@ -78,7 +78,7 @@ def test_one_machine_gives_the_strategy_asked_for():
 @pytest.mark.parametrize(("share", "chosen", "expected"), [("True", None, "half"), ("False", None, 0), ("True", "3", 0)])
 def test_two_computations_at_a_time_share_the_cores(share, chosen, expected):
     program = (
-        "import tensorflow as tf; from bayes_planet.training.devices import prepare_devices; "
+        "import tensorflow as tf; from bayes_planet.training.devices.strategy import prepare_devices; "
         f"prepare_devices(share_cores={share}); print(tf.config.threading.get_intra_op_parallelism_threads())"
     )
     environment = {key: value for key, value in os.environ.items() if key != "TF_NUM_INTRAOP_THREADS"}

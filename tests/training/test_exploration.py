@@ -4,14 +4,13 @@ hold it."""
 import numpy as np
 import pytest
 
-from bayes_planet import presets
-from bayes_planet.config import TrainConfig
+from bayes_planet.collecting.collector import Collector
+from bayes_planet.collecting.exploration import BLOCK_STEPS, NoiseShape, ShapedNoise, noise_of_episode
+from bayes_planet.config import TrainConfig, presets
 from bayes_planet.envs import Workers
 from bayes_planet.planning.colored_noise import noise_matrix
+from bayes_planet.runs.seeds import Stream
 from bayes_planet.training.build import build
-from bayes_planet.training.collector import Collector
-from bayes_planet.training.exploration import BLOCK_STEPS, NoiseShape, ShapedNoise, noise_of_episode
-from bayes_planet.training.seeds import Stream
 from tests.training.walk import Walk
 
 

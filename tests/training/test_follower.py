@@ -5,12 +5,12 @@ import time
 
 import numpy as np
 
-from bayes_planet import presets
+from bayes_planet.config import presets
 from bayes_planet.envs import Workers
 from bayes_planet.replay import EpisodeStore
+from bayes_planet.runs.run_directory import RunDirectory
 from bayes_planet.training.build import build
-from bayes_planet.training.follower import Chief, Follower
-from bayes_planet.training.run_directory import RunDirectory
+from bayes_planet.training.devices.follower import Chief, Follower
 from tests.training.walk import Walk
 
 SETTINGS = [

@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 
 from bayes_planet.planning import Actor
+from bayes_planet.runs.seeds import Stream, seed_words
 from bayes_planet.training.build import build
 from bayes_planet.training.learner import Learner
-from bayes_planet.training.seeds import Stream, seed_words
 from tests.planning.portable_noise import portable_noise  # noqa: F401
 from tests.world_model.tiny import (
     ACTION_SIZE,

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from bayes_planet.training.metrics import MetricsWriter, read_metrics
+from bayes_planet.runs.metrics import MetricsWriter, read_metrics
 
 
 def write(writer, updates, **values):
@@ -170,7 +170,7 @@ FULL_DISK = """
 import errno, os, sys
 from pathlib import Path
 import numpy as np
-from bayes_planet.training.metrics import MetricsWriter
+from bayes_planet.runs.metrics import MetricsWriter
 
 folder = Path(sys.argv[1])
 writer = MetricsWriter(folder / "run")

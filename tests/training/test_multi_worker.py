@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bayes_planet.training.metrics import read_metrics
+from bayes_planet.runs.metrics import read_metrics
 
 
 def free_ports(count: int) -> list[str]:

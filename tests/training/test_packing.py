@@ -6,20 +6,21 @@ import shutil
 import numpy as np
 import pytest
 
-from bayes_planet import presets
 from bayes_planet.cli import main
+from bayes_planet.collecting.faults import seeds_to_try
+from bayes_planet.collecting.policies import RandomPolicy
+from bayes_planet.collecting.rollout import rollout
+from bayes_planet.config import presets
 from bayes_planet.envs import NonFiniteError, Workers
-from bayes_planet.replay import EpisodeStore, action_log
+from bayes_planet.replay import EpisodeStore
 from bayes_planet.replay.episode import read
-from bayes_planet.replay.rollout import rollout
+from bayes_planet.runs.metrics import read_metrics
+from bayes_planet.runs.run_directory import RunDirectory, RunDirectoryError
+from bayes_planet.runs.seeds import Stream, environment_seed
 from bayes_planet.training.build import build
-from bayes_planet.training.faults import seeds_to_try
-from bayes_planet.training.metrics import read_metrics
-from bayes_planet.training.packing import ACTIONS, pack, unpack
-from bayes_planet.training.policies import RandomPolicy
-from bayes_planet.training.restoring import Spaces, checkpoints, restored
-from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError
-from bayes_planet.training.seeds import Stream, environment_seed
+from bayes_planet.training.saved import action_log
+from bayes_planet.training.saved.packing import ACTIONS, pack, unpack
+from bayes_planet.training.saved.restoring import Spaces, checkpoints, restored
 
 TASK = ["--config", "bayes_planet", "cartpole_swingup", "debug"]
 AVERAGE = "train.average_decay=0.99"

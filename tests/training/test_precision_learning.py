@@ -5,12 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from bayes_planet import presets
+from bayes_planet.collecting.policies import RandomPolicy
+from bayes_planet.collecting.rollout import rollout
+from bayes_planet.config import presets
 from bayes_planet.envs import Workers
 from bayes_planet.replay import EpisodeStore
-from bayes_planet.replay.rollout import rollout
 from bayes_planet.training.build import build
-from bayes_planet.training.policies import RandomPolicy
 
 SIZE = [
     "model.convolution_depth=8",

@@ -16,14 +16,13 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from bayes_planet import presets
-from bayes_planet.config import BayesianConfig, Config, EnvConfig
+from bayes_planet.config import BayesianConfig, Config, EnvConfig, presets
 from bayes_planet.envs.rendering import Backend
 from bayes_planet.replay import EpisodeStore
-from bayes_planet.report.starts import machine_text, read_starts
-from bayes_planet.training import run_directory
-from bayes_planet.training.run_directory import RunDirectory, RunDirectoryError
-from bayes_planet.training.starts import machine, versions
+from bayes_planet.report.reading.starts import machine_text, read_starts
+from bayes_planet.runs import run_directory
+from bayes_planet.runs.run_directory import RunDirectory, RunDirectoryError
+from bayes_planet.runs.starts import machine, versions
 from tests.replay.make import make_episode
 
 
@@ -169,8 +168,8 @@ def test_change_goes_on_with_other_settings_and_keeps_what_changed_when(run):
 
 KILLED = """
 import os, signal, sys
-from bayes_planet import presets
-from bayes_planet.training.run_directory import RunDirectory
+from bayes_planet.config import presets
+from bayes_planet.runs.run_directory import RunDirectory
 RunDirectory(sys.argv[1]).prepare(presets.read(sys.argv[2]), change=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -350,7 +349,7 @@ def test_an_average_may_become_quicker(tmp_path):
 
 def test_two_processes_cannot_train_in_one_folder(run):
     program = (
-        "import sys\nfrom bayes_planet.config import Config\nfrom bayes_planet.training.run_directory import *\n"
+        "import sys\nfrom bayes_planet.config import Config\nfrom bayes_planet.runs.run_directory import *\n"
         "try:\n    RunDirectory(sys.argv[1]).prepare(Config(seed=3))\n"
         "except RunDirectoryError as error:\n    print(error)\nelse:\n    print('mine')"
     )
@@ -393,7 +392,7 @@ def test_a_file_in_the_way_and_an_empty_folder_are_named(tmp_path):
 START = """
 import sys
 from bayes_planet.config import Config
-from bayes_planet.training.run_directory import RunDirectory
+from bayes_planet.runs.run_directory import RunDirectory
 directory = RunDirectory(sys.argv[1])
 directory.prepare(Config(seed=3))
 directory.record_start(5)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bayes_planet.envs import Workers
-from bayes_planet.training.scoring import film
+from bayes_planet.evaluation.scoring import film
 from tests.agents.small import model_in
 
 

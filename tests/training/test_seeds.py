@@ -6,7 +6,7 @@ import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 
-from bayes_planet.training.seeds import Stream, environment_seed, seed_words
+from bayes_planet.runs.seeds import Stream, environment_seed, seed_words
 
 
 @hypothesis.given(st.integers(0, 2**31 - 1), st.sampled_from(Stream), st.lists(st.integers(0, 2**31), max_size=3))

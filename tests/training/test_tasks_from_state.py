@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from bayes_planet.training.metrics import read_metrics
+from bayes_planet.runs.metrics import read_metrics
 
 
 @pytest.mark.slow

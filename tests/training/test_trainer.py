@@ -15,16 +15,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bayes_planet import presets
-from bayes_planet.config import Config
+from bayes_planet.collecting.collector import Collector
+from bayes_planet.config import Config, presets
 from bayes_planet.envs import Workers
 from bayes_planet.replay import EpisodeStore
+from bayes_planet.runs.checkpoints import CheckpointError, Checkpoints
+from bayes_planet.runs.metrics import read_metrics
+from bayes_planet.runs.run_directory import RunDirectory
 from bayes_planet.training.build import Parts, build
-from bayes_planet.training.checkpoints import CheckpointError, Checkpoints
-from bayes_planet.training.collector import Collector
 from bayes_planet.training.events import Events
-from bayes_planet.training.metrics import read_metrics
-from bayes_planet.training.run_directory import RunDirectory
 from bayes_planet.training.schedule import updates_due
 from bayes_planet.training.trainer import Interrupted, Trainer, TrainingDivergedError
 

@@ -16,16 +16,15 @@ import numpy as np
 import psutil
 import pytest
 
-from bayes_planet import presets
-from bayes_planet.config import Config
+from bayes_planet.config import Config, presets
 from bayes_planet.envs import Workers, make
 from bayes_planet.replay import EpisodeStore
 from bayes_planet.replay import episode as episode_format
+from bayes_planet.runs.metrics import read_metrics
+from bayes_planet.runs.run_directory import RunDirectory
+from bayes_planet.runs.seeds import Stream, environment_seed
 from bayes_planet.training.build import build
 from bayes_planet.training.events import Events
-from bayes_planet.training.metrics import read_metrics
-from bayes_planet.training.run_directory import RunDirectory
-from bayes_planet.training.seeds import Stream, environment_seed
 from bayes_planet.training.trainer import Trainer
 from tests.envs.test_workers import ended
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bayes_planet.world_model.convolution import PatchConvolution
-from bayes_planet.world_model.gru import GRUBlockCell
+from bayes_planet.world_model.networks.convolution import PatchConvolution
+from bayes_planet.world_model.networks.gru import GRUBlockCell
 
 
 def values_and_gradients(layer, call, inputs):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bayes_planet.world_model.deconvolution import Deconvolution
+from bayes_planet.world_model.networks.deconvolution import Deconvolution
 
 
 @pytest.mark.parametrize("activation", ["relu", None])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bayes_planet.world_model.images import preprocess, to_uint8
+from bayes_planet.world_model.networks.images import preprocess, to_uint8
 from tests.world_model.tiny import seed
 
 # Every brightness, 192 times.

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bayes_planet.config import ACTIVATIONS
-from bayes_planet.world_model.decoders import DenseHead, ImageDecoder
-from bayes_planet.world_model.encoders import ImageEncoder, VectorEncoder
+from bayes_planet.config.settings import ACTIVATIONS
+from bayes_planet.world_model.networks.decoders import DenseHead, ImageDecoder
+from bayes_planet.world_model.networks.encoders import ImageEncoder, VectorEncoder
 from tests.world_model.tiny import scramble_biases
 
 

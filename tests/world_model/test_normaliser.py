@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from bayes_planet.training.learner import Learner
-from bayes_planet.world_model.normaliser import StateNormaliser
+from bayes_planet.world_model.networks.normaliser import StateNormaliser
 from tests.world_model.tiny import IMAGE_SHAPES, STATE_SHAPES, STATE_SIZE, seed, tiny_batch, tiny_config, tiny_model
 
 EPISODES = dict(enumerate((7, 2, 30, 11)))

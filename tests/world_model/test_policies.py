@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bayes_planet import bayesian_layers
+from bayes_planet.behaviour.actor import act_ahead, bounded
+from bayes_planet.behaviour.actor_loss import policy_terms
+from bayes_planet.behaviour.returns import lambda_returns
+from bayes_planet.behaviour.surrogates import only_for
 from bayes_planet.config import Config, LossConfig, ModelConfig, PlannerConfig
 from bayes_planet.world_model import State
-from bayes_planet.world_model.policies import act_ahead, bounded
-from bayes_planet.world_model.policy_loss import policy_terms
-from bayes_planet.world_model.surrogates import only_for
-from bayes_planet.world_model.values import lambda_returns
 from tests.planning.crafted import crafted_model, crafted_state
 from tests.world_model.heads import terms
 from tests.world_model.tiny import DENSE_LAYERS, seed, tiny_batch, tiny_config, tiny_model

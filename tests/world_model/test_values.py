@@ -8,9 +8,9 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bayes_planet.behaviour.returns import lambda_returns
 from bayes_planet.config import Config, LossConfig, PlannerConfig
 from bayes_planet.world_model.overshooting import windows
-from bayes_planet.world_model.values import lambda_returns
 from tests.world_model.heads import terms, train, with_and_without
 from tests.world_model.tiny import DENSE_LAYERS, seed, tiny_batch, tiny_config, tiny_model
 

@@ -1,0 +1,1 @@
+"""What acts in latent states: the actor network, values, and what they learn in imagination."""

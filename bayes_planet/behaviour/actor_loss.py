@@ -1,0 +1,107 @@
+"""How a policy and its value learn in imagination. The world model learns nothing from it."""
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import tensorflow as tf
+
+from bayes_planet import bayesian_layers
+from bayes_planet.behaviour.actor import Behaviour, act_ahead
+from bayes_planet.behaviour.returns import lambda_returns
+from bayes_planet.behaviour.surrogates import only_for
+from bayes_planet.world_model.losses import unit_gaussian_nll
+from bayes_planet.world_model.rssm import State
+from bayes_planet.world_model.subsets import choose_rows, size
+
+if TYPE_CHECKING:
+    from bayes_planet.world_model.world_model import WorldModel
+
+
+class PolicyTerms(NamedTuple):
+    """Scalars, float32.
+
+    objective: of value 0, with the policy's gradients. value: the value's negative log-likelihood, as a rate of reward.
+    earned: what the policy earns an agent step, discounted. stddev: of its actions. uncertainty: of what it earns from
+    one state, over draws; None with one draw.
+    """
+
+    objective: tf.Tensor
+    value: tf.Tensor
+    earned: tf.Tensor
+    stddev: tf.Tensor
+    uncertainty: tf.Tensor | None
+
+
+def policy_terms(
+    model: "WorldModel", posterior: State, weights: dict, seed: tf.Tensor, num_data: tf.Tensor | float = math.inf
+) -> PolicyTerms:
+    """What the policy earns from posterior states on, `loss.policy_horizon` steps ahead, and its gradients.
+
+        maximise   (1 - discount) (mean G + bonus * mean std_S G_0)
+                   + loss.policy_entropy_scale * mean sum log stddev
+
+    G are the lambda-returns of predicted rewards and values over the rollout, through which the gradient reaches the
+    policy's parameters (and those alone). The value learns G on the same states. With `loss.policy_weight_samples`
+    of 2 or more there are so many rollouts from each state, with the same noise of the policy, each under weights and
+    state noise of its own, and std_S is the sample standard deviation over them: below 0, the bonus asks for what is
+    earned whatever the weights are. It is `loss.policy_uncertainty_bonus`, until N time steps are
+    `loss.policy_bonus_anneal_steps` the share N / `loss.policy_bonus_anneal_steps` of it.
+
+    Args:
+      model: with `model.policy` and `model.value`.
+      posterior: State [B, T, ...]. A share `loss.policy_fraction` of its rows, drawn anew, is where rollouts start;
+        rows of padding count too, as their states are states like others.
+      weights: one weight sample of the transition, so that over updates the policy is right for the whole belief. Not
+        used where `loss.policy_weight_samples` asks for more.
+      seed: int32 [2].
+      num_data: N, float32, the time steps in the replay.
+
+    Source: Dreamer (Hafner et al. 2020), Sec. 3 and Algorithm 1, with the entropy of DreamerV2 (2021); the bonus is the
+    planner's (`planner.uncertainty_bonus`).
+    """
+    settings = model.config.loss
+    fold = tf.random.experimental.stateless_fold_in
+    rows = size(posterior.belief, 0) * posterior.belief.shape[1]
+    chosen = choose_rows(rows, settings.policy_fraction, fold(seed, 0))
+    start = State(*(tf.reshape(tf.stop_gradient(value), [-1, value.shape[-1]]) for value in posterior))
+    if chosen is not None:
+        start = State(*(tf.gather(value, chosen) for value in start))
+    shape = [size(start.belief, 0), settings.policy_horizon, model.action_size]
+    noise = tf.random.stateless_normal(shape, fold(seed, 1))
+    draws = settings.policy_weight_samples
+    if draws > 1:
+        weights = bayesian_layers.sample_weights(model.rssm, fold(seed, 3), samples=draws, shared=True)
+        start = State(*(tf.tile(value[None], [draws, 1, 1]) for value in start))
+        noise = tf.tile(noise[None], [draws, 1, 1, 1])
+    left = 1.0 - settings.value_discount
+    variables = model.require_policy().trainable_variables
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(variables)
+        ahead = act_ahead(model.rssm, model.policy, start, noise, seed=fold(seed, 2), weights=weights)
+        if draws > 1:
+            ahead = Behaviour(*(tf.reshape(value, [-1, *value.shape[-2:]]) for value in ahead))
+        rate = model.reward_rate(ahead.features)
+        certain = tf.ones_like(rate)
+        goes_on = model.continuation(ahead.features) if model.continues else certain
+        returns = left * lambda_returns(
+            model.reward(ahead.features), rate / left, certain, goes_on, settings.value_discount, settings.value_trace
+        )
+        earned = tf.reduce_mean(returns[:, :-1])
+        entropy = tf.reduce_mean(tf.reduce_sum(tf.math.log(ahead.stddev), -1))
+        cost = -(earned + settings.policy_entropy_scale * entropy)
+        uncertainty = None
+        if draws > 1:
+            uncertainty = tf.reduce_mean(_sample_stddev(tf.reshape(returns[:, 0], [draws, -1])))
+            share = tf.minimum(1.0, num_data / max(1, settings.policy_bonus_anneal_steps))
+            cost -= share * settings.policy_uncertainty_bonus * uncertainty
+    objective = only_for(variables, tape.gradient(cost, variables))
+    known = model.reward_rate(tf.stop_gradient(ahead.features[:, :-1]))
+    target = tf.stop_gradient(returns[:, :-1])
+    value = tf.reduce_mean(unit_gaussian_nll(target[..., None], known[..., None], 1))
+    return PolicyTerms(objective, value, earned, tf.reduce_mean(ahead.stddev), uncertainty)
+
+
+def _sample_stddev(values: tf.Tensor) -> tf.Tensor:
+    """Over the first axis of [S, n], S at least 2, with Bessel's correction; at least 1e-4, for the root's slope."""
+    draws = values.shape[0]
+    return tf.sqrt(tf.math.reduce_variance(values, 0) * (draws / (draws - 1)) + 1e-8)

@@ -1,0 +1,1 @@
+"""From an agent and environments to episodes: rollouts, rounds, faults, exploration noise."""

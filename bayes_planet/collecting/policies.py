@@ -1,0 +1,93 @@
+"""NumPy faces of the policies: what a rollout asks at every step."""
+
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from bayes_planet.collecting.exploration import PLAIN, NoiseShape, ShapedNoise
+from bayes_planet.collecting.rollout import Observation
+from bayes_planet.planning import Actor, ActorState
+from bayes_planet.runs.seeds import Stream, seed_words
+
+
+class RandomPolicy:
+    """Uniform actions in [-1, 1], for the seed episodes.
+
+    Args:
+      action_size: A.
+      run_seed, counts: the random stream; the same ones give the same actions.
+      before_step: called before every decision; it may raise to end the rollout.
+    """
+
+    def __init__(self, action_size: int, run_seed: int, *counts: int, before_step: Callable[[], None] = lambda: None):
+        self._generator = np.random.default_rng(seed_words(run_seed, Stream.RANDOM_ACTIONS, *counts, words=4))
+        self._action_size = action_size
+        self._before_step = before_step
+
+    def __call__(self, observation: Observation, is_first: np.ndarray, step: int) -> np.ndarray:
+        self._before_step()
+        return self._generator.uniform(-1.0, 1.0, (len(is_first), self._action_size)).astype(np.float32)
+
+
+class ActorPolicy:
+    """An `Actor` for one round of episodes.
+
+    Args:
+      actor: filters, plans and acts.
+      run_seed, stream, counts: the random stream of the round.
+      noise: stddev of the exploration noise, one for all episodes of the round or one for each; 0 for evaluation.
+      shape: of that noise over time.
+      before_step: called before every decision; it may raise to end the rollout.
+
+    Attributes:
+      seconds: time spent deciding, the first decision (which may compile) left out.
+      decisions: how many decisions that covers.
+    """
+
+    def __init__(
+        self,
+        actor: Actor,
+        run_seed: int,
+        stream: Stream,
+        *counts: int,
+        noise: float | Sequence[float] = 0.0,
+        shape: NoiseShape = PLAIN,
+        before_step: Callable[[], None] = lambda: None,
+    ):
+        self._actor = actor
+        self._run_seed, self._stream, self._counts = run_seed, stream, counts
+        self._noise = np.asarray(noise, np.float32).reshape([-1, 1])
+        self._shaped: ShapedNoise | None = None
+        if self._noise.any() and not shape.plain:
+            self._shaped = ShapedNoise(shape, run_seed, stream, *counts)
+        self._before_step = before_step
+        self._state: ActorState | None = None
+        self.seconds = 0.0
+        self.decisions = 0
+
+    def __call__(self, observation: Observation, is_first: np.ndarray, step: int) -> np.ndarray:
+        self._before_step()
+        start = time.perf_counter()
+        if self._state is None:
+            self._state = self._actor.initial_state(len(is_first))
+            self._noise = np.broadcast_to(self._noise, [len(is_first), 1])
+        seed = seed_words(self._run_seed, self._stream, *self._counts, step)
+        tensors = {key: tf.convert_to_tensor(value) for key, value in observation.items()}
+        unit_noise = None
+        if self._shaped is not None:
+            unit_noise = tf.convert_to_tensor(self._shaped(step, tuple(self._state.action.shape)))
+        action, self._state = self._actor(
+            tensors, self._state, tf.convert_to_tensor(is_first), tf.convert_to_tensor(seed), self._noise, unit_noise
+        )
+        action = action.numpy()
+        if step > 0:
+            self.seconds += time.perf_counter() - start
+            self.decisions += 1
+        return action
+
+    @property
+    def milliseconds_per_plan(self) -> float | None:
+        """Mean time of a decision (filter and plan, all environments together); None before there is one."""
+        return 1000.0 * self.seconds / self.decisions if self.decisions else None

@@ -1,0 +1,89 @@
+"""Stages of a run: settings that begin once it has so many episodes, and which settings may change on its way."""
+
+import dataclasses
+
+from bayes_planet.config import Config, presets
+
+# Settings that shape neither the parameters nor the replay: a run may go on with others where its user says so.
+ADJUSTABLE = (
+    "planner.",
+    "loss.",
+    "replay.drop_",
+    "replay.recent_",
+    "model.bayesian.kl_scale",
+    "model.bayesian.kl_anneal_updates",
+    "train.batch_size",
+    "train.sequence_length",
+    "train.learning_rate",
+    "train.matrix_learning_rate",
+    "train.adam_epsilon",
+    "train.clip_norm",
+    "train.average_decay",
+    "train.collect_during_updates",
+    "train.exploration_",
+    "train.skipped_updates_limit",
+    "train.stages",
+    "train.updates_",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """Settings, 'key=value' each, that hold from so many episodes on."""
+
+    episodes: int
+    overrides: tuple[str, ...]
+
+
+def adjustable(key: str, old: object, new: object) -> bool:
+    """Whether a run may go on with another value of this setting."""
+    if key == "train.average_decay":
+        return bool(old and new)  # without an average a checkpoint holds one world model less
+    return key.startswith(ADJUSTABLE)
+
+
+def stages(config: Config) -> list[Stage]:
+    """Those of `train.stages`, in order."""
+    found = []
+    for text in config.train.stages:
+        episodes, _, overrides = text.partition(":")
+        found.append(Stage(int(episodes), tuple(overrides.split())))
+    return found
+
+
+def configurations(config: Config) -> list[tuple[int, Config]]:
+    """(episodes, what a run learns with from there on): from 0, then of each stage, those before it included.
+
+    Raises:
+      ConfigError: a stage has a setting that is unknown, wrong, or not to be changed on the way.
+    """
+    found = [(0, config)]
+    for number, stage in enumerate(stages(config)):
+        now = found[-1][1]
+        try:
+            later = presets.overridden(now, stage.overrides)
+        except presets.ConfigError as error:
+            raise presets.ConfigError(f"train.stages[{number}], from {stage.episodes} on: {error}") from error
+        for key, (old, new) in presets.differences(now, later).items():
+            if key == "train.stages" or not adjustable(key, old, new):
+                accepted = ", ".join(key for key in ADJUSTABLE if key != "train.stages")
+                raise presets.ConfigError(
+                    f"train.stages[{number}], from {stage.episodes} on: {key} cannot change on the way of a run. "
+                    f"Accepted: {accepted} (average_decay: not from or to 0)."
+                )
+        found.append((stage.episodes, later))
+    return found
+
+
+def at(config: Config, episodes: int) -> Config:
+    """What a run learns with that has so many episodes: later stages win over earlier ones, and these over the rest.
+
+    Of what it returns it returns the same again, so a run's config.yaml may hold either. ConfigError: as
+    `configurations`, of stages to come too.
+    """
+    return [each for begin, each in configurations(config) if begin <= episodes][-1]
+
+
+def next_stage(config: Config, episodes: int) -> int | None:
+    """The number of episodes with which the next stage begins; None where there is none to come."""
+    return next((stage.episodes for stage in stages(config) if stage.episodes > episodes), None)

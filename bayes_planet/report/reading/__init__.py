@@ -1,0 +1,1 @@
+"""What runs say: their metrics and settings, grouped and summarised."""

@@ -1,0 +1,1 @@
+"""Frames to video files, and the videos of a run."""

@@ -1,0 +1,326 @@
+"""The folder of a run: what lies where, who may write to it, and whether it belongs to this configuration."""
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import time
+from pathlib import Path
+from typing import IO, Any
+
+import gymnasium
+
+from bayes_planet.config import Config, presets, stages
+from bayes_planet.envs.rendering import find_backend, resolve_quality
+from bayes_planet.replay.episode import episode_files
+from bayes_planet.replay.files import recover_folder, write_atomically
+from bayes_planet.runs import spaces
+from bayes_planet.runs.starts import announcement, start, versions
+
+# Settings that may change between two starts of one run, since they do not change what was learned so far.
+CHANGEABLE = (
+    "train.episodes",
+    "train.checkpoints_kept",
+    "train.checkpoint_minutes",
+    "train.log_every_updates",
+    "env.workers",
+    "env.timeout_seconds",
+    "replay.ram_gigabytes",
+    "replay.compress",
+    "evaluation.",
+)
+# How long a process beside the chief waits for it to replace what a start that came to nothing has left, in seconds.
+REPLACING_SECONDS = 60.0
+
+
+class RunDirectoryError(ValueError):
+    """The folder cannot be used for this run; the message says why and what to do."""
+
+
+class RunDirectory:
+    """Paths of a run: config.yaml, versions.json, starts.json, spaces.json, metrics.jsonl, tensorboard/, episodes/,
+    checkpoints/, best_model/, videos/, logs/.
+
+    A model saved by `bayes_planet.BayesPlanet` is such a folder too: config.yaml, spaces.json, checkpoints/, and
+    model.json, which tells it from a run.
+    """
+
+    def __init__(self, path: Path | str):
+        self.path = Path(path)
+        self.config_file = self.path / "config.yaml"
+        self.metrics_file = self.path / "metrics.jsonl"
+        self.spaces_file = self.path / "spaces.json"
+        self.starts_file = self.path / "starts.json"
+        self.versions_file = self.path / "versions.json"
+        self.model_file = self.path / "model.json"
+        self.episodes = self.path / "episodes"
+        self.checkpoints = self.path / "checkpoints"
+        self.best_model = self.path / "best_model"
+        self.videos = self.path / "videos"
+        self.logs = self.path / "logs"
+        self._lock: IO[str] | None = None
+        self.metrics = self.path
+
+    def follow(self, config: Config, index: int, change: bool = False, seconds: float = 600.0) -> Config:
+        """As `prepare`, for process `index` beside the chief: waits for the chief's folder and takes no lock.
+
+        Its own metrics go to logs/process-INDEX.
+        """
+        deadline = time.monotonic() + seconds
+        while not self.config_file.exists():
+            if time.monotonic() > deadline:
+                raise RunDirectoryError(
+                    f"{self.config_file} was not there after {seconds:.0f} s. The first process (index 0) makes it: "
+                    "start that one too, with the same --logdir on a file system that all hosts share."
+                )
+            time.sleep(0.1)
+        deadline = min(deadline, time.monotonic() + REPLACING_SECONDS)
+        while not self._belongs_to(config, change):
+            if self.holds_run() or time.monotonic() > deadline:
+                self._check(config, change)
+                break
+            time.sleep(0.1)
+        self.logs = self.logs / f"process-{index}"
+        self.logs.mkdir(parents=True, exist_ok=True)
+        self.metrics = self.logs
+        return self._as_drawn(config)
+
+    def prepare(self, config: Config, change: bool = False) -> Config:
+        """Makes the folder and writes config.yaml, or checks that it belongs to `config`; returns the one to run with.
+
+        A folder that does not hold a run (`holds_run`) is free for any. What `change` changes is noted in starts.json
+        first, for `record_start`, so that it is not lost where this start fails before. `env.render_quality=auto`
+        becomes what it stands for, once and for all: on another machine the model would see other pictures.
+
+        Args:
+          config: of the run. What is written and returned is that of the stage (`train.stages`) that it has reached.
+          change: a run that is there may go on with other settings out of `stages.ADJUSTABLE`.
+
+        Raises:
+          RunDirectoryError: another configuration's run lies here, another process writes to it, the path is a file,
+            or starts.json cannot be read.
+        """
+        if self.path.exists() and not self.path.is_dir():
+            raise RunDirectoryError(f"--logdir is {self.path}, a file. Accepted: a folder, or a name that is free.")
+        if self.model_file.exists():
+            raise RunDirectoryError(
+                f"{self.path} holds a saved model, not a run: it has no episodes to go on with. Give another --logdir. "
+                "In Python, BayesPlanet.load(path, logdir=...) starts a run from its weights; `bayes-planet unpack` "
+                "makes one of what `bayes-planet pack` wrote."
+            )
+        self.logs.mkdir(parents=True, exist_ok=True)
+        self.lock()
+        try:
+            config = self._as_drawn(config)
+            recover_folder(self.best_model)
+            now = stages.at(config, self.count_episodes())
+            if self.holds_run() or self._belongs_to(config, change):
+                self._announce(self._check(config, change))
+            elif self.config_file.exists():
+                self.starts_file.unlink(missing_ok=True)  # they are of what is replaced
+            # Before config.yaml: see `holds_run`.
+            write_atomically(self.versions_file, json.dumps(versions(), indent=1).encode() + b"\n")
+            presets.save(now, self.config_file)
+        except BaseException:
+            self.unlock()
+            raise
+        return now
+
+    def begin_stage(self, config: Config) -> Config:
+        """Goes on with the stage that the run's episodes have reached, noted as `prepare` notes a change.
+
+        Args:
+          config: what `prepare` returned.
+
+        Returns:
+          The configuration from here on.
+        """
+        now = stages.at(config, self.count_episodes())
+        self._announce(self._check(config, change=False))
+        presets.save(now, self.config_file)
+        return now
+
+    def count_episodes(self) -> int:
+        """The episodes on disk, by the names of their files."""
+        return len(episode_files(self.episodes))
+
+    def holds_run(self) -> bool:
+        """Whether config.yaml says what must be kept: no other configuration may take the folder.
+
+        It may where a start came to nothing (a mistyped task, an interruption before the first episode ended): there is
+        no episode, not even a corrupt one, no checkpoint, no best model and no row of metrics. A config.yaml without
+        versions.json is not from such a start.
+        """
+        if not self.config_file.exists():
+            return False
+        if self.model_file.exists() or self.best_model.exists() or not self.versions_file.exists():
+            return True
+        for folder in (self.episodes, self.checkpoints):
+            if folder.is_dir() and any(not path.name.startswith(".") for path in folder.iterdir()):
+                return True
+        return self.metrics_file.exists() and bool(self.metrics_file.read_bytes().strip())
+
+    def read_config(self) -> Config:
+        """The configuration of a run or a saved model that exists.
+
+        Raises:
+          RunDirectoryError: there is none.
+          ConfigError: config.yaml cannot be used.
+        """
+        if not self.config_file.exists():
+            with contextlib.suppress(OSError):
+                recover_folder(self.path)  # a saved model that a killed process was about to replace
+        if not self.config_file.exists():
+            raise RunDirectoryError(
+                f"{self.path} holds no run: there is no config.yaml in it. Give the --logdir of a training run."
+            )
+        return presets.read(self.config_file)
+
+    def save_spaces(self, observation_space: gymnasium.spaces.Dict, action_space: gymnasium.spaces.Box) -> None:
+        """Writes what the agent sees and does, so that it can be loaded without its environment. The chief alone."""
+        if self._lock is not None:
+            write_atomically(self.spaces_file, spaces.encode(observation_space, action_space))
+
+    def read_spaces(self) -> tuple[gymnasium.spaces.Dict, gymnasium.spaces.Box] | None:
+        """(observation space, action space); None for a run of an earlier version, which did not keep them."""
+        return spaces.decode(self.spaces_file.read_bytes()) if self.spaces_file.exists() else None
+
+    def record_start(self, episodes: int) -> None:
+        """Adds to starts.json who works on the run from here on: command line, machine, versions. The chief alone.
+
+        Once a process, and where settings have changed since the start before: `learn` in pieces is one start.
+
+        Args:
+          episodes: training episodes that there are.
+
+        Raises:
+          RunDirectoryError: starts.json was changed and cannot be read.
+        """
+        if self._lock is None:
+            return
+        (starts, changed_from), new = self._read_starts(), start(episodes)
+        now = presets.flatten(self.read_config()) if changed_from else {}
+        changed = {key: [old, now[key]] for key, old in changed_from.items() if key in now and now[key] != old}
+        if changed:
+            new["changed"] = changed
+        if changed or not any(entry["started"] == new["started"] for entry in starts):
+            starts.append(new)
+        elif not changed_from:
+            return
+        self._write_starts(starts)
+
+    def read_starts(self) -> list[dict[str, Any]]:
+        """What `record_start` has written, oldest first; empty for a run of an earlier version.
+
+        Raises:
+          RunDirectoryError: the file was changed and cannot be read.
+        """
+        return self._read_starts()[0]
+
+    def _announce(self, changed: dict[str, tuple[Any, Any]]) -> None:
+        """Keeps in starts.json what settings were at the start before, while they have not been recorded as changed."""
+        if not changed:
+            return
+        starts, changed_from = self._read_starts()
+        new = {key: old for key, (old, _) in changed.items() if key not in changed_from}
+        if new:
+            self._write_starts([*starts, announcement({**changed_from, **new})])
+
+    def _write_starts(self, entries: list[dict[str, Any]]) -> None:
+        write_atomically(self.starts_file, json.dumps(entries, indent=1).encode() + b"\n")
+
+    def _read_starts(self) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """The starts, and what the last entry announces if it is no start yet."""
+        if not self.starts_file.exists():
+            return [], {}
+        try:
+            starts = json.loads(self.starts_file.read_text(encoding="utf-8"))
+            if not isinstance(starts, list) or not all(isinstance(each, dict) and "started" in each for each in starts):
+                raise ValueError("it is no list of starts")
+            if starts and not isinstance(starts[-1].get("changed_from", {}), dict):
+                raise ValueError("changed_from is no table of settings")
+        except ValueError as error:
+            raise RunDirectoryError(
+                f"{self.starts_file} cannot be read ({error}). It says how the run was made, and nothing depends on "
+                "it: restore it, or move it away."
+            ) from error
+        if starts and "changed_from" in starts[-1]:
+            return starts[:-1], starts[-1]["changed_from"]
+        return starts, {}
+
+    def saved_model(self) -> dict[str, Any] | None:
+        """What model.json says of a saved model; None: the folder is a run."""
+        return json.loads(self.model_file.read_text(encoding="utf-8")) if self.model_file.exists() else None
+
+    def lock(self) -> None:
+        """Keeps other processes from training here until this one ends, however it ends."""
+        self._lock = open(self.path / ".lock", "w")  # noqa: SIM115
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.unlock()
+            raise RunDirectoryError(
+                f"Another process is training in {self.path}. Wait for it, stop it, or choose another --logdir."
+            ) from None
+        except OSError:  # a file system without locks: that no two train there is the user's care
+            pass
+
+    def unlock(self) -> None:
+        """Gives the folder free."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def is_locked(self) -> bool:
+        """Whether a process trains here. On a file system without locks, which cannot tell, it is taken to."""
+        try:
+            with open(self.path / ".lock") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        return False
+
+    def _as_drawn(self, config: Config) -> Config:
+        """The configuration with the render quality of the run that lies here, or that `auto` gives on this machine."""
+        if config.env.render_quality != "auto" or config.env.observations == "state":
+            return config
+        quality = self.read_config().env.render_quality if self.holds_run() else "auto"
+        if quality == "auto":
+            backend = find_backend(config.env.gl_backend)
+            if backend.failure:
+                return config  # the environments say what is missing
+            quality = resolve_quality(quality, backend)
+        return dataclasses.replace(config, env=dataclasses.replace(config.env, render_quality=quality))
+
+    def _belongs_to(self, config: Config, change: bool) -> bool:
+        try:
+            self._check(config, change)
+        except (RunDirectoryError, presets.ConfigError):  # the latter where a version with other settings wrote it
+            return False
+        return True
+
+    def _check(self, config: Config, change: bool) -> dict[str, tuple[Any, Any]]:
+        """What changes in how the run learns, by setting: (old, new). Raises where it may not."""
+        there = self.read_config()
+        changed = self._changed(there, stages.at(config, self.count_episodes()))
+        # What lies here may be of another stage: the run was stopped behind the episode that ended it, or lost some.
+        if any(not self._changed(there, each) for _, each in stages.configurations(config)):
+            return changed
+        adjustable = all(stages.adjustable(key, *values) for key, values in changed.items())
+        if changed and not (change and adjustable):
+            lines = "\n".join(f"  {key}: {old!r} there, {new!r} now" for key, (old, new) in changed.items())
+            accepted = "Give the same --config and overrides to go on with it, or another --logdir."
+            if adjustable:
+                accepted += " With --change the run goes on with what is given now."
+            elif change:
+                accepted += f" --change is for {', '.join(stages.ADJUSTABLE)} (average_decay: not from or to 0)."
+            raise RunDirectoryError(f"{self.path} holds a run of another configuration:\n{lines}\n{accepted}")
+        return changed
+
+    @staticmethod
+    def _changed(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
+        return {
+            key: values
+            for key, values in presets.differences(old, new).items()
+            if not (key.startswith(CHANGEABLE) or (key == "env.render_quality" and "auto" in values))
+        }

@@ -1,0 +1,1 @@
+"""Which devices and processes a run is trained on."""

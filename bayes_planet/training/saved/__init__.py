@@ -1,0 +1,1 @@
+"""A trained agent to a folder and back: saved models, the best one, packed runs."""

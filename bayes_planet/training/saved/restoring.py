@@ -1,0 +1,81 @@
+"""From a folder, of a run or of a saved model, to the parts of its agent as the newest checkpoint has them."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gymnasium
+import tensorflow as tf
+
+from bayes_planet.config import Config
+from bayes_planet.runs.checkpoints import CheckpointError, Checkpoints
+from bayes_planet.runs.run_directory import RunDirectory, RunDirectoryError
+from bayes_planet.training.build import Parts, build
+from bayes_planet.training.learner import Learner
+from bayes_planet.training.world_models import WorldModelError
+from bayes_planet.world_model import WorldModel
+from bayes_planet.world_model.interface import WorldModelFactory
+
+RESTORE_ERRORS = (RunDirectoryError, CheckpointError, WorldModelError)
+"""What `restored` raises where the folder, and not the program, is to blame."""
+
+
+class Spaces(NamedTuple):
+    """What an agent sees and does, for `build`: of environments, or of a folder that noted them."""
+
+    observation_space: gymnasium.spaces.Dict
+    action_space: gymnasium.spaces.Box
+
+
+def restored(
+    directory: RunDirectory,
+    spaces: Any,
+    config: Config | None = None,
+    strategy: tf.distribute.Strategy | None = None,
+    world_model: WorldModelFactory | None = None,
+    *,
+    optimizer: bool = False,
+    required: bool = True,
+) -> Parts:
+    """Builds an agent and loads the newest checkpoint that works. Nothing in the folder changes.
+
+    Call `devices.prepare_devices` before, where the process has not chosen its devices.
+
+    Args:
+      directory: of a run or a saved model.
+      spaces: what has `observation_space` and `action_space`: `Workers`, an environment, `Spaces`.
+      config: to build the agent of. None: that of the folder.
+      strategy, world_model: as in `build`.
+      optimizer: load its state too, where it was saved, to go on learning.
+      required: false gives an untrained agent where there is no checkpoint.
+
+    Raises:
+      RunDirectoryError: the folder holds no run, or no checkpoint.
+      CheckpointError: there are checkpoints and none can be read.
+      WorldModelError: the agent has a world model of its own, which is not found.
+    """
+    config = directory.read_config() if config is None else config
+    parts = build(config, spaces.observation_space, spaces.action_space, strategy, world_model)
+    optimizer = optimizer and (directory.saved_model() or {}).get("optimizer", True)
+    found = checkpoints(directory.checkpoints, parts.learner, optimizer).restore(partial=True)
+    if found is not None and parts.learner.average is not None and not optimizer:
+        parts.learner.average.restart()
+    if found is None and required:
+        raise RunDirectoryError(f"{directory.path} has no checkpoint yet. The first comes with the first updates.")
+    return parts
+
+
+def checkpoints(
+    folder: Path, learner: Learner, optimizer: bool = True, *, keep: int = 1, acting: WorldModel | None = None
+) -> Checkpoints:
+    """The checkpoints in a folder, of a run or of a saved model, which may lack the optimizer.
+
+    `acting` is the copy of the world model that collects during updates; a checkpoint with or without it will do.
+    """
+    trackables: dict[str, Any] = {"model": learner.world_model, "updates": learner.updates}
+    if optimizer:
+        trackables["optimizer"] = learner.optimizer
+        if learner.average is not None:
+            trackables["trained"] = learner.trained
+    if acting is not None:
+        trackables["acting"] = acting
+    return Checkpoints(folder, keep, optional=["acting"], **trackables)

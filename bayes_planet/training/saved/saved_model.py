@@ -1,0 +1,81 @@
+"""A trained model in a folder: config.yaml, spaces.json, model.json and one checkpoint. No pickle anywhere.
+
+The folder looks like that of a run without episodes, so `bayes-planet evaluate` takes it too.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import gymnasium
+
+from bayes_planet.config import Config, presets
+from bayes_planet.replay.files import replacing_folder
+from bayes_planet.runs.run_directory import RunDirectory, RunDirectoryError
+from bayes_planet.runs.spaces import encode
+from bayes_planet.runs.starts import versions
+from bayes_planet.training.learner import Learner
+from bayes_planet.training.saved.restoring import checkpoints
+
+FORMAT = 1
+Progress = dict[str, int]
+
+
+def save(
+    path: Path,
+    config: Config,
+    learner: Learner,
+    spaces: tuple[gymnasium.spaces.Dict, gymnasium.spaces.Box],
+    progress: Progress,
+    optimizer: bool = True,
+    evaluation: dict[str, Any] | None = None,
+    files: Mapping[str, bytes] = MappingProxyType({}),
+) -> Path:
+    """Writes the folder, whole or not at all; one that holds a saved model is replaced.
+
+    Without `optimizer` it takes a third of the space; training that goes on from it begins with a fresh one.
+    `evaluation` is what the model is known to earn, for model.json; `files` are further ones, by name.
+
+    Raises:
+      ValueError: `path` is a file, or a folder with something else in it.
+      CheckpointError, OSError: it could not be written.
+    """
+    directory = RunDirectory(path)
+    if path.exists() and not directory.model_file.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise ValueError(
+            f"{path} exists and is no saved model. Accepted: a name that is free, an empty folder, or an older saved "
+            "model, which is replaced."
+        )
+    with replacing_folder(path) as temporary:
+        new = RunDirectory(temporary)
+        temporary.mkdir()
+        presets.save(config, new.config_file)
+        new.spaces_file.write_bytes(encode(*spaces))
+        described: dict[str, Any] = {"format": FORMAT, **progress, "optimizer": optimizer, "versions": versions()}
+        if evaluation is not None:
+            described["evaluation"] = evaluation
+        new.model_file.write_text(json.dumps(described, indent=1) + "\n")
+        for name, data in files.items():
+            (temporary / name).write_bytes(data)
+        checkpoints(new.checkpoints, learner, optimizer).save({"updates": progress["updates"], "evaluated_at": -1})
+    return path
+
+
+def read_progress(directory: RunDirectory) -> Progress | None:
+    """How far the model was when it was saved: 'episodes', 'env_steps', 'updates'. None: the folder is a run.
+
+    Raises:
+      RunDirectoryError: it was saved by a later version.
+    """
+    described = directory.saved_model()
+    if described is None:
+        return None
+    if described.get("format") != FORMAT:
+        version = described.get("versions", {}).get("bayes-planet", "a later one")
+        raise RunDirectoryError(
+            f"{directory.model_file} has format {described.get('format')!r}. Accepted: {FORMAT}. Install the version "
+            f"of bayes_planet that it was saved with: {version}."
+        )
+    return {key: int(described[key]) for key in ("episodes", "env_steps", "updates")}

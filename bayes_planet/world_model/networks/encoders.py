@@ -1,0 +1,57 @@
+"""From one observation to the embedding that the posterior reads."""
+
+import tensorflow as tf
+
+from bayes_planet.world_model.networks.convolution import PatchConvolution
+from bayes_planet.world_model.networks.images import flatten_images
+
+
+class ImageEncoder(tf.Module):
+    """Four convolutions, kernel 4, stride 2, VALID, of depth d, 2d, 4d, 8d: [..., 64, 64, 3] -> [..., 32 d].
+
+    Source: PlaNet, App. A; google-research/planet, networks/conv_ha.py.
+    """
+
+    def __init__(self, depth: int = 32, activation: str = "relu", policy: str = "float32", name: str = "image_encoder"):
+        super().__init__(name)
+        self.embedding_size = 32 * depth
+        layers = [tf.keras.layers.Conv2D] * 3 + [PatchConvolution]
+        self._layers = [
+            layer(depth * 2**i, 4, 2, activation=activation, dtype=policy, name=f"convolution_{i}")
+            for i, layer in enumerate(layers)
+        ]
+
+    def __call__(self, image: tf.Tensor) -> tf.Tensor:
+        if image.shape[-3:] != (64, 64, 3):
+            raise ValueError(f"image has shape {image.shape}. Accepted: [..., 64, 64, 3].")
+        leading = tf.shape(image)[:-3]
+        x = flatten_images(image)
+        for layer in self._layers:
+            x = layer(x)
+        x = tf.reshape(x, tf.concat([leading, [self.embedding_size]], 0))
+        return tf.ensure_shape(x, [*image.shape[:-3], self.embedding_size])
+
+
+class VectorEncoder(tf.Module):
+    """A dense network for state observations: [..., n] -> [..., units]."""
+
+    def __init__(
+        self,
+        layers: int = 2,
+        units: int = 200,
+        activation: str = "relu",
+        policy: str = "float32",
+        name: str = "vector_encoder",
+    ):
+        super().__init__(name)
+        if layers < 1:
+            raise ValueError(f"model.vector_layers is {layers}. Accepted: 1 or more for state observations.")
+        self.embedding_size = units
+        self._layers = [
+            tf.keras.layers.Dense(units, activation, dtype=policy, name=f"dense_{i}") for i in range(layers)
+        ]
+
+    def __call__(self, state: tf.Tensor) -> tf.Tensor:
+        for layer in self._layers:
+            state = layer(state)
+        return state

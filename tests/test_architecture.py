@@ -157,3 +157,24 @@ def test_plain_import_of_a_linked_folder_is_refused():
     ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=240)
     assert ended.returncode != 0
     assert re.search(r"ImportError: Import bayes_planet\.configs", ended.stderr)
+
+
+def test_every_module_can_be_imported_first():
+    """Each in a process of its own, forked before any TensorFlow operation: an order that works by luck is none."""
+    names = [".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in MODULES]
+    program = f"""
+import os, traceback
+import bayes_planet, tensorflow, tensorflow_probability
+for name in {names!r}:
+    child = os.fork()
+    if child == 0:
+        try:
+            __import__(name)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0, name
+"""
+    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=280)
+    assert ended.returncode == 0, ended.stderr[-2000:]

@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,6 @@ from bayes_planet.world_model.networks.precision import dtype_policy
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "pretrained" / "cheetah_run"
-BEFORE = ROOT / "results" / "cheetah_run_caution" / "after_538"
 PUBLISHED = json.loads((FOLDER / "published.json").read_text())
 
 
@@ -45,15 +43,6 @@ def test_the_recipe_has_its_configuration():
     assert words[:4] == ["--config", "bayes_planet", "cheetah_run", "laptop"]
     given = stages.at(presets.load(words[1:4], overrides), json.loads((FOLDER / "model.json").read_text())["episodes"])
     assert differences(given, FOLDER) == {}
-
-
-def test_the_recipe_of_the_agent_before_ends_with_its_configuration():
-    recipe = (BEFORE / "README.md").read_text().split("```bash\n")[1].partition("```")[0]
-    shell = 'bayes-planet() { echo "$*"; }\n' + recipe
-    said = subprocess.run(["bash", "-ec", shell], capture_output=True, text=True, check=True).stdout.splitlines()
-    stack, overrides = ["bayes_planet", "cheetah_run", "laptop"], [item for item in said[-1].split() if "=" in item]
-    assert len(said) == 7 and said[-1].startswith(f"train --change --config {' '.join(stack)} --logdir")
-    assert set(differences(presets.load(stack, overrides), BEFORE / "agent")) <= {"train.episodes"}
 
 
 @pytest.mark.slow

@@ -22,8 +22,12 @@ ROWS = [
     {"episodes": 1, "env_steps": 1000, "updates": 5, "time": 72.0, "weight_kl/total": 9000.4},
     {"episodes": 2, "env_steps": 2000, "updates": 5, "time": 360.0, "train/return": 11.0},
     {
-        **{"episodes": 2, "env_steps": 2000, "updates": 5, "time": 720.0},
-        **{"eval/return_mean": 4.0, "eval/returns": [1, 4, 7]},
+        "episodes": 2,
+        "env_steps": 2000,
+        "updates": 5,
+        "time": 720.0,
+        "eval/return_mean": 4.0,
+        "eval/returns": [1, 4, 7],
     },
     {"episodes": 2, "env_steps": 2000, "updates": 9, "time": 720.0, "weight_kl/total": 8000.6},
 ]

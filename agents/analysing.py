@@ -6,7 +6,7 @@ from pathlib import Path
 
 import gymnasium
 
-from bayes_planet.collecting.exploration import noise_of_episode, shape_of_noise
+from bayes_planet.collecting.exploration import noise_of_episode
 from bayes_planet.collecting.policies import ActorPolicy, RandomPolicy
 from bayes_planet.collecting.rollout import Episode, rollout
 from bayes_planet.config import Config
@@ -59,8 +59,8 @@ def collect_held_out(
 
     def policy(number: int, explore: bool) -> ActorPolicy:
         noise = noise_of_episode(config.train, config.train.episodes) if explore else 0.0
-        shape = shape_of_noise(config.train)
-        return ActorPolicy(actor, seed, Stream.EVALUATION_ACTOR, _COUNT, number, noise=noise, shape=shape)
+        exponent = config.train.exploration_noise_exponent
+        return ActorPolicy(actor, seed, Stream.EVALUATION_ACTOR, _COUNT, number, noise=noise, noise_exponent=exponent)
 
     note(f"{episodes} held-out episodes")
     seeds = [environment_seed(seed, Stream.EVALUATION_ENVIRONMENT, _COUNT, index) for index in range(episodes)]

@@ -210,17 +210,10 @@ class BayesPlanetAgent(tf_agent.TFAgent):
         fold = tf.random.experimental.stateless_fold_in
         seed, weight_seed = self._seeds()
         replica = tf.cast(context.replica_id_in_sync_group, tf.int32)
-        if self._config.model.bayesian.replica_noise == "different":
-            weight_seed = fold(weight_seed, replica)
-        return fold(seed, replica), weight_seed
+        return fold(seed, replica), fold(weight_seed, replica)
 
     def _kl_scale(self) -> tf.Tensor:
-        """`kl_scale`, risen linearly over `kl_anneal_updates`."""
-        bayesian = self._config.model.bayesian
-        risen = 1.0
-        if bayesian.kl_anneal_updates:
-            risen = tf.minimum(1.0, tf.cast(self.train_step_counter, tf.float32) / bayesian.kl_anneal_updates)
-        return tf.convert_to_tensor(bayesian.kl_scale * risen, tf.float32)
+        return tf.constant(self._config.model.bayesian.kl_scale, tf.float32)
 
 
 def _counter(value: int, name: str) -> tf.Variable:

@@ -172,9 +172,7 @@ def measure(
                     kl = float(terms["state_kl"])
                     spent += time.perf_counter() - start
                     trained = {f"trained/{key}": value for key, value in examine_trained().items()}
-                    found.append(
-                        {"updates": update, "seconds": round(spent, 1), "state_kl": kl} | examine() | trained
-                    )
+                    found.append({"updates": update, "seconds": round(spent, 1), "state_kl": kl} | examine() | trained)
                     print(json.dumps({k: v if isinstance(v, int) else round(v, 3) for k, v in found[-1].items()}))
                     start = time.perf_counter()
     return found

@@ -221,7 +221,9 @@ MAY_BE_INFINITE = {"env.timeout_seconds", "replay.ram_gigabytes", "train.checkpo
 @pytest.mark.parametrize("key", [key for key, value in DEFAULTS.items() if isinstance(value, float)])
 def test_numbers_are_finite_unless_the_setting_says_what_infinity_means(key, tmp_path):
     group, name = key.rsplit(".", 1)
-    (tmp_path / "run.yaml").write_text("".join(f"{indent}{part}:\n" for indent, part in zip(("", " "), group.split("."))))
+    (tmp_path / "run.yaml").write_text(
+        "".join(f"{indent}{part}:\n" for indent, part in zip(("", " "), group.split(".")))
+    )
     nested = (tmp_path / "run.yaml").read_text()
     for value in ("nan", "inf", "-inf"):
         (tmp_path / "run.yaml").write_text(f"{nested}  {name}: {value.replace('inf', '.inf').replace('nan', '.nan')}\n")
@@ -243,8 +245,12 @@ CAUTION = ["planner.weights=average", "planner.weight_samples=4", "planner.uncer
     ("names", "further", "accepted"),
     [
         (["bayes_planet"], ["planner.weights=mean"], "planner.weights=average and planner.weight_samples=2 or more"),
-        (["bayes_planet"], ["planner.weights=spread"], "planner.weights=average and planner.weight_samples=2 or more"),
-        (["bayes_planet"], ["planner.weight_samples=1"], "planner.weights=average and planner.weight_samples=2 or more"),
+        (["bayes_planet"], ["planner.weights=sample"], "planner.weights=average and planner.weight_samples=2 or more"),
+        (
+            ["bayes_planet"],
+            ["planner.weight_samples=1"],
+            "planner.weights=average and planner.weight_samples=2 or more",
+        ),
         (["planet"], [], "a belief over weights (model.bayesian.layers)"),
     ],
 )
@@ -379,9 +385,9 @@ def test_any_text_as_override_or_preset_is_a_clear_error_or_a_config(text):
 
 @pytest.mark.parametrize("turn", [1, -1])
 def test_dotted_and_nested_settings_of_one_group_are_joined(turn):
-    settings = [("model.bayesian.kl_anneal_updates", 7), ("model", {"bayesian": {"kl_scale": 0.1}})]
+    settings = [("model.bayesian.prior_stddev", 7), ("model", {"bayesian": {"kl_scale": 0.1}})]
     bayesian = presets.load([dict(settings[::turn])]).model.bayesian
-    assert (bayesian.kl_anneal_updates, bayesian.kl_scale) == (7, 0.1)
+    assert (bayesian.prior_stddev, bayesian.kl_scale) == (7, 0.1)
 
 
 def test_settings_may_be_numbers_and_arrays_of_numpy():

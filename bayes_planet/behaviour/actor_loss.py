@@ -1,13 +1,12 @@
 """How a policy and its value learn in imagination. The world model learns nothing from it."""
 
-import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import tensorflow as tf
 
 from bayes_planet import bayesian_layers
 from bayes_planet.behaviour.actor import Behaviour, act_ahead
-from bayes_planet.behaviour.returns import lambda_returns
+from bayes_planet.behaviour.returns import VALUE_TRACE, lambda_returns
 from bayes_planet.behaviour.surrogates import only_for
 from bayes_planet.world_model.losses import unit_gaussian_nll
 from bayes_planet.world_model.rssm import State
@@ -15,6 +14,11 @@ from bayes_planet.world_model.subsets import choose_rows, size
 
 if TYPE_CHECKING:
     from bayes_planet.world_model.world_model import WorldModel
+
+START_FRACTION = 0.25
+"""Share of the posterior states, drawn afresh each update, that imagination starts from."""
+ENTROPY_SCALE = 0.001
+"""Reward an agent step for each nat of the actor's entropy. Source: DreamerV2 (Hafner et al. 2021)."""
 
 
 class PolicyTerms(NamedTuple):
@@ -32,29 +36,25 @@ class PolicyTerms(NamedTuple):
     uncertainty: tf.Tensor | None
 
 
-def policy_terms(
-    model: "WorldModel", posterior: State, weights: dict, seed: tf.Tensor, num_data: tf.Tensor | float = math.inf
-) -> PolicyTerms:
+def policy_terms(model: "WorldModel", posterior: State, weights: dict, seed: tf.Tensor) -> PolicyTerms:
     """What the policy earns from posterior states on, `loss.policy_horizon` steps ahead, and its gradients.
 
         maximise   (1 - discount) (mean G + bonus * mean std_S G_0)
-                   + loss.policy_entropy_scale * mean sum log stddev
+                   + ENTROPY_SCALE * mean sum log stddev
 
     G are the lambda-returns of predicted rewards and values over the rollout, through which the gradient reaches the
     policy's parameters (and those alone). The value learns G on the same states. With `loss.policy_weight_samples`
     of 2 or more there are so many rollouts from each state, with the same noise of the policy, each under weights and
     state noise of its own, and std_S is the sample standard deviation over them: below 0, the bonus asks for what is
-    earned whatever the weights are. It is `loss.policy_uncertainty_bonus`, until N time steps are
-    `loss.policy_bonus_anneal_steps` the share N / `loss.policy_bonus_anneal_steps` of it.
+    earned whatever the weights are. It is `loss.policy_uncertainty_bonus`.
 
     Args:
       model: with `model.policy` and `model.value`.
-      posterior: State [B, T, ...]. A share `loss.policy_fraction` of its rows, drawn anew, is where rollouts start;
+      posterior: State [B, T, ...]. A share `START_FRACTION` of its rows is where rollouts start;
         rows of padding count too, as their states are states like others.
       weights: one weight sample of the transition, so that over updates the policy is right for the whole belief. Not
         used where `loss.policy_weight_samples` asks for more.
       seed: int32 [2].
-      num_data: N, float32, the time steps in the replay.
 
     Source: Dreamer (Hafner et al. 2020), Sec. 3 and Algorithm 1, with the entropy of DreamerV2 (2021); the bonus is the
     planner's (`planner.uncertainty_bonus`).
@@ -62,7 +62,7 @@ def policy_terms(
     settings = model.config.loss
     fold = tf.random.experimental.stateless_fold_in
     rows = size(posterior.belief, 0) * posterior.belief.shape[1]
-    chosen = choose_rows(rows, settings.policy_fraction, fold(seed, 0))
+    chosen = choose_rows(rows, START_FRACTION, fold(seed, 0))
     start = State(*(tf.reshape(tf.stop_gradient(value), [-1, value.shape[-1]]) for value in posterior))
     if chosen is not None:
         start = State(*(tf.gather(value, chosen) for value in start))
@@ -84,16 +84,15 @@ def policy_terms(
         certain = tf.ones_like(rate)
         goes_on = model.continuation(ahead.features) if model.continues else certain
         returns = left * lambda_returns(
-            model.reward(ahead.features), rate / left, certain, goes_on, settings.value_discount, settings.value_trace
+            model.reward(ahead.features), rate / left, certain, goes_on, settings.value_discount, VALUE_TRACE
         )
         earned = tf.reduce_mean(returns[:, :-1])
         entropy = tf.reduce_mean(tf.reduce_sum(tf.math.log(ahead.stddev), -1))
-        cost = -(earned + settings.policy_entropy_scale * entropy)
+        cost = -(earned + ENTROPY_SCALE * entropy)
         uncertainty = None
         if draws > 1:
             uncertainty = tf.reduce_mean(_sample_stddev(tf.reshape(returns[:, 0], [draws, -1])))
-            share = tf.minimum(1.0, num_data / max(1, settings.policy_bonus_anneal_steps))
-            cost -= share * settings.policy_uncertainty_bonus * uncertainty
+            cost -= settings.policy_uncertainty_bonus * uncertainty
     objective = only_for(variables, tape.gradient(cost, variables))
     known = model.reward_rate(tf.stop_gradient(ahead.features[:, :-1]))
     target = tf.stop_gradient(returns[:, :-1])

@@ -2,6 +2,9 @@
 
 import tensorflow as tf
 
+VALUE_TRACE = 0.95
+"""lambda of the returns that values are trained on. Source: Dreamer (Hafner et al. 2020)."""
+
 
 def lambda_returns(
     reward: tf.Tensor, value: tf.Tensor, mask: tf.Tensor, goes_on: tf.Tensor, discount: float, trace: float

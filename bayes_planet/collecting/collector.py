@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import numpy as np
 
-from bayes_planet.collecting.exploration import noise_of_episode, shape_of_noise
+from bayes_planet.collecting.exploration import noise_of_episode
 from bayes_planet.collecting.faults import FaultTolerantRollouts, Result
 from bayes_planet.collecting.groups import Group, side_by_side
 from bayes_planet.collecting.policies import ActorPolicy, RandomPolicy
@@ -174,7 +174,7 @@ class Collector:
         return ActorPolicy(
             self._actor, config.seed, Stream.TRAIN_ACTOR, first,
             noise=[noise_of_episode(config.train, index) for index in indices],
-            shape=shape_of_noise(config.train), before_step=before_step,
+            noise_exponent=config.train.exploration_noise_exponent, before_step=before_step,
         )  # fmt: skip
 
     def surviving_faults(self, environments: Environments, work: Callable[[], Result]) -> Result | None:

@@ -8,19 +8,12 @@ from typing import Any
 
 from bayes_planet.config import Config, presets
 
-_PROBES: dict[type, tuple[Any, ...]] = {
-    int: (-(10**9), 0, 10**9),
-    float: (-1e9, 0.0, 1e9),
-    str: ("?",),
-    list: (["?"],),
-}
-"""Values that a setting is tried with: what it says of those it refuses is what it accepts."""
-
+_CHANGE = {"freely": "yes", "announced": "with --change", "never": "no"}
 _TYPES = {int: "whole number", float: "number", bool: "true or false", str: "text"}
 
 _HEAD = """# Configuration
 
-Written by `bayes-planet configs --reference`, from `bayes_planet/config.py` and `configs/`.
+Written by `bayes-planet configs --reference`, from `bayes_planet/config/settings.py` and `configs/`.
 
 A configuration is made of presets, which stack from left to right, and `key=value` overrides, which come last:
 
@@ -45,6 +38,7 @@ class Setting:
     default: str
     meaning: str
     accepted: str
+    change: str
     source: str
 
 
@@ -57,9 +51,10 @@ def reference() -> str:
     lines.append("## Settings\n")
     for group, rows in groups.items():
         lines.append(f"### `{group}`\n" if group else "### Of the run\n")
-        lines += ["| key | type | default | meaning | accepted | source |", "|---|---|---|---|---|---|"]
+        columns = ("key", "type", "default", "meaning", "accepted", "a run may change it", "source")
+        lines += [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
         for row in rows:
-            cells = (f"`{row.key}`", row.type, f"`{row.default}`", row.meaning, row.accepted, row.source)
+            cells = (f"`{row.key}`", row.type, f"`{row.default}`", row.meaning, row.accepted, row.change, row.source)
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
         lines.append("")
     lines.append("## Presets\n")
@@ -72,53 +67,38 @@ def reference() -> str:
     return "\n".join(lines) + "\n"
 
 
-def settings(config: Any = None) -> list[Setting]:
-    """Every setting in the order of the records."""
-    config = Config() if config is None else config
-    return list(_settings(config, config, ()))
+def settings(config: type = Config) -> list[Setting]:
+    """Every setting, a group's own before those of the groups inside it."""
+    return list(_settings(config, ""))
 
 
-def _settings(config: Any, record: Any, path: tuple[str, ...]) -> Iterator[Setting]:
-    groups = []
-    types = typing.get_type_hints(type(record))
+def _settings(record: type, prefix: str) -> Iterator[Setting]:
+    types, groups = typing.get_type_hints(record), []
     for field in dataclasses.fields(record):
-        value, inner = getattr(record, field.name), (*path, field.name)
-        if dataclasses.is_dataclass(value):
-            groups.append((value, inner))
+        if not field.metadata:
+            groups.append(field)
             continue
+        expected, default = types[field.name], field.default
+        if default is dataclasses.MISSING:
+            default = typing.cast(Any, field.default_factory)()
         yield Setting(
-            ".".join(inner),
-            _type_name(types[field.name]),
-            _written(value),
+            prefix + field.name,
+            _type_name(expected),
+            _written(default),
             field.metadata["help"],
-            " and ".join(_accepted(config, inner, value)) or "any",
+            _accepted(field, expected),
+            _CHANGE[field.metadata["change"]],
             field.metadata["source"],
         )
-    for value, inner in groups:
-        yield from _settings(config, value, inner)
+    for field in groups:
+        yield from _settings(types[field.name], f"{prefix}{field.name}.")
 
 
-def _accepted(config: Any, path: tuple[str, ...], default: Any) -> list[str]:
-    """What the records' own errors say is accepted, for values far out."""
-    if isinstance(default, bool):
-        return ["true, false"]
-    found, key = [], ".".join(path)
-    for value in _PROBES[type(default)]:
-        try:
-            _replaced(config, path, value)
-        except ValueError as error:
-            given, _, accepted = str(error).partition(". Accepted: ")
-            if given == f"{key} is {value!r}" or (isinstance(value, list) and given == f"{key} is {value[0]!r}"):
-                found.append(accepted.partition(" Did you mean")[0].removesuffix("."))
-    return list(dict.fromkeys(found))
-
-
-def _replaced(record: Any, path: tuple[str, ...], value: Any) -> Any:
-    """The record with the setting at the path set to a value, which all records around it check."""
-    name, *rest = path
-    if rest:
-        value = _replaced(getattr(record, name), tuple(rest), value)
-    return dataclasses.replace(record, **{name: value})
+def _accepted(field: dataclasses.Field, expected: Any) -> str:
+    words = field.metadata["accepted"].words
+    if expected is bool:
+        return "true, false"
+    return words or ("a finite number" if expected is float else "any")
 
 
 def _type_name(expected: Any) -> str:

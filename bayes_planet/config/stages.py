@@ -3,28 +3,11 @@
 import dataclasses
 
 from bayes_planet.config import Config, presets
+from bayes_planet.config.setting import fields_of
 
-# Settings that shape neither the parameters nor the replay: a run may go on with others where its user says so.
-ADJUSTABLE = (
-    "planner.",
-    "loss.",
-    "replay.drop_",
-    "replay.recent_",
-    "model.bayesian.kl_scale",
-    "model.bayesian.kl_anneal_updates",
-    "train.batch_size",
-    "train.sequence_length",
-    "train.learning_rate",
-    "train.matrix_learning_rate",
-    "train.adam_epsilon",
-    "train.clip_norm",
-    "train.average_decay",
-    "train.collect_during_updates",
-    "train.exploration_",
-    "train.skipped_updates_limit",
-    "train.stages",
-    "train.updates_",
-)
+_FIELDS = fields_of(Config)
+ADJUSTABLE = tuple(key for key, field in _FIELDS.items() if field.metadata["change"] == "announced")
+"""Settings that shape neither the parameters nor the replay: a run may go on with others where its user says so."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +22,12 @@ def adjustable(key: str, old: object, new: object) -> bool:
     """Whether a run may go on with another value of this setting."""
     if key == "train.average_decay":
         return bool(old and new)  # without an average a checkpoint holds one world model less
-    return key.startswith(ADJUSTABLE)
+    return key in ADJUSTABLE
+
+
+def changes_freely(key: str) -> bool:
+    """Whether a run may go on with another value without a word: it says how long or how closely watched a run is."""
+    return key in _FIELDS and _FIELDS[key].metadata["change"] == "freely"
 
 
 def stages(config: Config) -> list[Stage]:
@@ -78,8 +66,10 @@ def configurations(config: Config) -> list[tuple[int, Config]]:
 def at(config: Config, episodes: int) -> Config:
     """What a run learns with that has so many episodes: later stages win over earlier ones, and these over the rest.
 
-    Of what it returns it returns the same again, so a run's config.yaml may hold either. ConfigError: as
-    `configurations`, of stages to come too.
+    A configuration that is of a later stage already stays as it is, so a run's config.yaml may hold either.
+
+    Raises:
+      ConfigError: as `configurations`, of stages to come too.
     """
     return [each for begin, each in configurations(config) if begin <= episodes][-1]
 

@@ -47,16 +47,12 @@ class Actor(tf.Module):
     def filter(
         self, observation: Mapping[str, tf.Tensor], state: ActorState, is_first: tf.Tensor, seed: tf.Tensor
     ) -> State:
-        """The posterior latent State [B, ...] after an observation; where `is_first`, the past is forgotten.
-
-        With `planner.mean_state` its sample is the posterior's mean.
-        """
+        """The posterior latent State [B, ...] after an observation; where `is_first`, the past is forgotten."""
         model = self.planner.world_model
         fold = tf.random.experimental.stateless_fold_in
         latent, action = _forget((state.latent, state.action), is_first)
         embedded = model.embed(model.prepare(observation, fold(seed, 0)))
-        latent = model.rssm.observe_step(embedded, action, latent, seed=fold(seed, 1))
-        return latent._replace(sample=latent.mean) if self.planner.config.mean_state else latent
+        return model.rssm.observe_step(embedded, action, latent, seed=fold(seed, 1))
 
     def act(
         self,

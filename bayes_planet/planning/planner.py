@@ -74,13 +74,13 @@ class Planner(tf.Module):
         proposals = None
         if config.policy_candidates:
             proposals = self._policy_plans(state, config.policy_candidates, fold(seed, 2))
-        draws = config.weight_samples if config.weights in ("spread", "average") else 1
+        draws = config.weight_samples if config.weights == "average" else 1
         weights = self._weights(fold(seed, 1), draws)
-        axis = draws if weights and config.weights in ("spread", "average") else 0
+        axis = draws if weights and config.weights == "average" else 0
 
         def evaluate(actions: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-            # The rollout's rows: [B * N] in environment-major order, or [S, B * n] with an axis for the draws.
-            repeated = actions.shape[1] // axis if axis and config.weights == "spread" else actions.shape[1]
+            # The rollout's rows: [B * N] in environment-major order, or [S, B * N] with an axis for the draws.
+            repeated = actions.shape[1]
             start = State(*(tf.repeat(value, repeated, axis=0) for value in state))
             if axis:
                 start = State(*(tf.tile(value[None], [axis, 1, 1]) for value in start))
@@ -152,15 +152,11 @@ class Planner(tf.Module):
         if not axis:
             return tf.reshape(returns, [batch, repeated])
         returns = tf.reshape(returns, [axis, batch, repeated])
-        if self.config.weights == "average":
-            mean, variance = tf.nn.moments(returns, 0)
-            return mean + self.config.uncertainty_bonus * tf.sqrt(variance)
-        return tf.reshape(tf.transpose(returns, [1, 0, 2]), [batch, axis * repeated])
+        mean, variance = tf.nn.moments(returns, 0)
+        return mean + self.config.uncertainty_bonus * tf.sqrt(variance)
 
 
 def candidate_counts(config: PlannerConfig) -> list[int]:
-    """Candidates of each iteration: N / decay^i, but at least twice the elites (and a multiple of S for spread)."""
+    """Candidates of each iteration: N / decay^i, but at least twice the elites."""
     least = min(config.candidates, 2 * config.elites)
-    counts = [max(round(config.candidates / config.candidates_decay**i), least) for i in range(config.iterations)]
-    divisor = config.weight_samples if config.weights == "spread" else 1
-    return [-(-count // divisor) * divisor for count in counts]
+    return [max(round(config.candidates / config.candidates_decay**i), least) for i in range(config.iterations)]

@@ -18,17 +18,6 @@ from bayes_planet.runs import spaces
 from bayes_planet.runs.starts import announcement, start, versions
 
 # Settings that may change between two starts of one run, since they do not change what was learned so far.
-CHANGEABLE = (
-    "train.episodes",
-    "train.checkpoints_kept",
-    "train.checkpoint_minutes",
-    "train.log_every_updates",
-    "env.workers",
-    "env.timeout_seconds",
-    "replay.ram_gigabytes",
-    "replay.compress",
-    "evaluation.",
-)
 # How long a process beside the chief waits for it to replace what a start that came to nothing has left, in seconds.
 REPLACING_SECONDS = 60.0
 
@@ -322,5 +311,5 @@ class RunDirectory:
         return {
             key: values
             for key, values in presets.differences(old, new).items()
-            if not (key.startswith(CHANGEABLE) or (key == "env.render_quality" and "auto" in values))
+            if not (stages.changes_freely(key) or (key == "env.render_quality" and "auto" in values))
         }

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bayes_planet.config import Config, ReplayConfig
+from bayes_planet.config import Config
 from bayes_planet.replay import EpisodeStore, Shares
 from bayes_planet.runs.seeds import Stream
 
@@ -11,10 +11,5 @@ def draw_batch(replay: EpisodeStore, config: Config, update: int) -> dict[str, n
     """The batch of update 0, 1, ..., arrays [B, L, ...] as `EpisodeStore.sample` gives them."""
     train, settings = config.train, config.replay
     seed = (config.seed, int(Stream.BATCH), update)
-    shares = Shares(drop_fraction(settings, replay.rows), settings.recent_fraction, settings.recent_episodes)
+    shares = Shares(settings.drop_fraction, settings.recent_fraction, settings.recent_episodes)
     return replay.sample(train.batch_size, train.sequence_length, seed, shares)
-
-
-def drop_fraction(settings: ReplayConfig, steps: int) -> float:
-    """The share of sequences that show a drop with so many time steps in the replay: annealed, then constant."""
-    return settings.drop_fraction * min(1.0, steps / max(1, settings.drop_anneal_steps))

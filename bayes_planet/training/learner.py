@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bayes_planet.config import Config, TrainConfig
+from bayes_planet.config import Config
 from bayes_planet.training.adam import Adam
 from bayes_planet.training.averaging import ParameterAverage
 from bayes_planet.training.devices.strategy import uses_xla
-from bayes_planet.training.muon import Muon
 from bayes_planet.world_model import WorldModel
 
 
@@ -28,7 +27,7 @@ class Learner:
       world_model: what came of it so far: the average, or `trained` itself.
       average: the `ParameterAverage`; None without one.
       updates: int64 variable, updates done.
-      optimizer: Adam or Muon (`train.optimizer`), with its slots built.
+      optimizer: Adam, with its slots built.
 
     Source of the optimizer: google-research/planet (Adam, epsilon 1e-4, global norm clipped at 1000).
     """
@@ -47,7 +46,7 @@ class Learner:
         self.variables = list(world_model.trainable_variables)
         with self.strategy.scope():
             self.updates = tf.Variable(0, trainable=False, dtype=tf.int64, name="updates")
-            self.optimizer = _optimizer(config.train)
+            self.optimizer = Adam(config.train.learning_rate, epsilon=config.train.adam_epsilon)
             self.optimizer._create_all_weights(self.variables)
         self.average: ParameterAverage | None = None
         if average is not None:
@@ -62,20 +61,11 @@ class Learner:
     def set_learning_rate(self) -> None:
         """To the configuration's, to be called after a restore: a checkpoint brings what it was saved with."""
         self.optimizer.learning_rate = self.config.train.learning_rate
-        if isinstance(self.optimizer, Muon):
-            self.optimizer.matrix_learning_rate = self.config.train.matrix_learning_rate
 
     def seeds(self, update: int) -> tuple[np.ndarray, np.ndarray]:
         """The update's seeds (state and image noise; weights): a function of the run's seed and the count alone."""
         words = np.random.SeedSequence((self.config.seed, 1, update)).generate_state(4) >> 1
         return words[:2].astype(np.int32), words[2:].astype(np.int32)
-
-    def kl_scale(self, update: int) -> float:
-        """The factor on weight KL / N at an update: `kl_scale`, risen linearly over `kl_anneal_updates`."""
-        bayesian = self.config.model.bayesian
-        if bayesian.kl_anneal_updates == 0:
-            return bayesian.kl_scale
-        return bayesian.kl_scale * min(1.0, update / bayesian.kl_anneal_updates)
 
     def update(self, batch: Mapping[str, Any], num_data: int) -> dict[str, tf.Tensor]:
         """One update.
@@ -97,7 +87,7 @@ class Learner:
             tf.constant(seed),
             tf.constant(weight_seed),
             tf.constant(num_data, tf.float32),
-            tf.constant(self.kl_scale(update), tf.float32),
+            tf.constant(self.config.model.bayesian.kl_scale, tf.float32),
             tf.constant(valid_steps, tf.float32),
         )
 
@@ -134,8 +124,7 @@ class Learner:
         replica = tf.cast(context.replica_id_in_sync_group, tf.int32)
         fold = tf.random.experimental.stateless_fold_in
         seed = fold(seed, replica)
-        if self.config.model.bayesian.replica_noise == "different":
-            weight_seed = fold(weight_seed, replica)
+        weight_seed = fold(weight_seed, replica)
         gradients, metrics = self._gradients(batch, seed, weight_seed, num_data, kl_scale, valid_steps)
         if context.num_replicas_in_sync > 1:
             gradients = context.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
@@ -177,9 +166,3 @@ class Learner:
             stddev = self.trained.weight_stddev()
             metrics.update({f"weight_stddev/{name}": value for name, value in stddev.items()})
         return metrics
-
-
-def _optimizer(config: TrainConfig) -> Adam:
-    if config.optimizer == "muon":
-        return Muon(config.learning_rate, config.matrix_learning_rate, epsilon=config.adam_epsilon)
-    return Adam(config.learning_rate, epsilon=config.adam_epsilon)

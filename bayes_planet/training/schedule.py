@@ -72,19 +72,9 @@ def extra_updates(config: Config, saved: Mapping[str, Any], episodes: int) -> in
 
 
 def _scheduled(config: Config, episodes: int) -> int:
-    """`updates_per_episode` updates before each episode after `seed_episodes` (PlaNet, Algorithm 1), summed.
-
-    `updates_anneal_episodes` changes the number.
-    """
+    """`updates_per_episode` updates before each episode after `seed_episodes` (PlaNet, Algorithm 1), summed."""
     train = config.train
-    further = max(0, min(episodes + 1, train.episodes) - train.seed_episodes)
-    first, last, steps = train.updates_per_episode, train.updates_per_episode_final, train.updates_anneal_episodes
-    if not steps:
-        return further * first
-    changing = min(further, steps)
-    # The number before the k-th of them is first + (last - first) k / steps, and this their sum, rounded once.
-    annealed = changing * first + (last - first) * changing * (changing + 1) // (2 * steps)
-    return annealed + (further - changing) * last
+    return max(0, min(episodes + 1, train.episodes) - train.seed_episodes) * train.updates_per_episode
 
 
 def next_task(config: Config, counters: Counters) -> Task:

@@ -25,7 +25,7 @@ class Imagination(Protocol):
         seed: tf.Tensor,
         weights: Any = None,
         shared_noise: str = "no",
-        unroll: bool | None = None,
+        unroll: bool = False,
     ) -> State:
         """The State [B, T, ...] after each of the actions [B, T, A], without observations.
 

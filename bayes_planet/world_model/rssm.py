@@ -52,7 +52,6 @@ class RSSM(tf.Module):
         self.belief_units = config.belief_units
         self.feature_size = config.stochastic_units + config.belief_units
         self._min_stddev = config.min_stddev
-        self._unroll = config.unroll
         self._keeps_signs = config.bayesian.estimator == "flipout" and bool(config.bayesian.layers)
 
         def dense(layer_name: str, units: int, fan_in: int, activation: str | None = None) -> tf.keras.layers.Layer:
@@ -118,13 +117,11 @@ class RSSM(tf.Module):
                 belief = self._belief(carry, element["action"])
             return self._posterior(belief, element["observed"], element["noise"])
 
-        posterior = scan(step, elements, state, self._unroll)
+        posterior = scan(step, elements, state)
         with bayesian_layers.use_weights(weights):
             if self._keeps_signs and not weights_per_step:
                 # Flipout draws signs by the input's shape: only step by step does a sequence keep the same ones.
-                prior = scan(
-                    lambda _, element: self._prior(*element), (posterior.belief, prior_noise), state, self._unroll
-                )
+                prior = scan(lambda _, element: self._prior(*element), (posterior.belief, prior_noise), state)
             else:
                 # The prior does not feed back into the filter, so all its time steps are one matrix product.
                 prior = self._prior(posterior.belief, prior_noise)
@@ -145,7 +142,7 @@ class RSSM(tf.Module):
         seed: tf.Tensor,
         weights: dict | None = None,
         shared_noise: str = "no",
-        unroll: bool | None = None,
+        unroll: bool = False,
     ) -> State:
         """Predicts without observations.
 
@@ -157,7 +154,7 @@ class RSSM(tf.Module):
           shared_noise: no; draws (the S rollouts of a sequence have the same state noise, so that they differ by their
             weights alone); rows (all sequences have the same state noise, with S weight samples a different one under
             each, so that they differ by their actions and starts alone).
-          unroll: overrides `config.unroll`.
+          unroll: one copy of the step per time step in the graph, instead of a loop.
 
         Returns:
           The prior after each action, State [B, T, ...] (or [S, B, T, ...]).
@@ -182,7 +179,7 @@ class RSSM(tf.Module):
             with bayesian_layers.use_weights(weights):
                 return self._prior(self._belief(carry, action), noise)
 
-        prior = scan(imagine_step, (actions, noise), state, self._unroll if unroll is None else unroll)
+        prior = scan(imagine_step, (actions, noise), state, unroll)
         return _map(lambda value: tf.transpose(value, to_back), prior)
 
     def _belief(self, previous: State, action: tf.Tensor) -> tf.Tensor:

@@ -8,7 +8,7 @@ import tensorflow as tf
 from bayes_planet import bayesian_layers
 from bayes_planet.behaviour.actor import GaussianPolicy
 from bayes_planet.behaviour.actor_loss import policy_terms
-from bayes_planet.behaviour.returns import lambda_returns
+from bayes_planet.behaviour.returns import VALUE_TRACE, lambda_returns
 from bayes_planet.config import Config
 from bayes_planet.world_model.losses import continuation_nll, diagonal_gaussian_kl, free_nats_kl, unit_gaussian_nll
 from bayes_planet.world_model.networks import images
@@ -244,7 +244,7 @@ class WorldModel(tf.Module):
             batch["mask"],
             1.0 - tf.cast(batch["is_terminal"], tf.float32),
             settings.value_discount,
-            settings.value_trace,
+            VALUE_TRACE,
         )
         return tf.stop_gradient(left * returns)
 
@@ -328,7 +328,7 @@ class WorldModel(tf.Module):
             total += scales.overshooting_scale * overshooting
             metrics["loss/reward_overshooting"] = overshooting
         if self.config.model.policy:
-            terms = policy_terms(self, posterior, weights, fold(seed, 5), num_data)
+            terms = policy_terms(self, posterior, weights, fold(seed, 5))
             total += (terms.objective + scales.reward_scale * terms.value) / replicas
             metrics["loss/value"] = terms.value / replicas
             metrics["policy/reward"] = terms.earned / replicas

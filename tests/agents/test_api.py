@@ -348,7 +348,10 @@ def test_a_page_about_the_run(model, tmp_path):
         (lambda model: model.imagine(np.zeros((3, 2)), np.zeros((2, 1))), "3 or more, 2 of them"),
         (lambda model: model.imagine(np.zeros((3, 2)), np.zeros((4, 2))), r"Accepted: \[T, 1\]"),
         (lambda model: model.imagine(np.zeros((3, 2)), np.zeros((4, 1)), samples=0), "samples is 0"),
-        (lambda model: model.imagine(np.zeros((3, 2)), np.array([[0.0], [1], [-1.5], [1.2]])), r"holds -1\.5.*\[-1, 1\]"),
+        (
+            lambda model: model.imagine(np.zeros((3, 2)), np.array([[0.0], [1], [-1.5], [1.2]])),
+            r"holds -1\.5.*\[-1, 1\]",
+        ),
         (lambda model: model.uncertainty(np.zeros((3, 2)), np.array([[0.0], [np.nan], [2], [0]])), "actions holds nan"),
         (
             lambda model: model.imagine(
@@ -384,7 +387,12 @@ def test_folders_that_hold_something_else(model, saved, tmp_path):
         )
     with pytest.raises(RunDirectoryError, match="change is for planner"):
         BayesPlanet(
-            CountingEnv, "debug", seed=3, logdir=model.logdir, overrides={**SETTINGS, "model.belief_units": 9}, change=True
+            CountingEnv,
+            "debug",
+            seed=3,
+            logdir=model.logdir,
+            overrides={**SETTINGS, "model.belief_units": 9},
+            change=True,
         )
     with pytest.raises(RunDirectoryError, match="holds a saved model"):
         model_in(saved)
@@ -416,7 +424,9 @@ def test_configuration_from_arguments(tmp_path):
     assert settings_of("Pendulum-v1", [])["env.action_repeat"] == 2  # of the task's preset
     assert settings_of("MountainCarContinuous-v0", [])["env.action_repeat"] == 1
     assert settings_of("HalfCheetah", [])["env.action_repeat"] == 1  # the newest version
-    assert settings_of("cheetah_run", [])["env.action_repeat"] == settings_of("walker_run", [])["env.action_repeat"] == 4
+    assert (
+        settings_of("cheetah_run", [])["env.action_repeat"] == settings_of("walker_run", [])["env.action_repeat"] == 4
+    )
     assert settings_of(CountingEnv, [])["env.name"] == "tests.envs.toy:CountingEnv"
     assert settings_of(CountingEnv, [], overrides=["env.action_repeat=3"])["env.action_repeat"] == 3
     assert settings_of(lambda: CountingEnv(3), [])["env.name"].startswith("tests.agents.test_api:")

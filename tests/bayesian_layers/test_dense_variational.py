@@ -139,7 +139,10 @@ def test_narrow_part_of_the_scale_mixture(posterior, log_stddev2):
     def total(means, logit, log_stddev1, log_stddev2):
         """By 200001 nodes about 0, where the mixture's narrow part is, and beyond."""
         w = np.sinh(np.linspace(-14, 14, 200001)) * 1e-5
-        stddevs, logs = np.exp([log_stddev1, log_stddev2]), np.array([-np.logaddexp(0, -logit), -np.logaddexp(0, logit)])
+        stddevs, logs = (
+            np.exp([log_stddev1, log_stddev2]),
+            np.array([-np.logaddexp(0, -logit), -np.logaddexp(0, logit)]),
+        )
         log_p = np.logaddexp(*(stats.norm.logpdf(w, 0, s) + log for s, log in zip(stddevs, logs)))
         expected = sum(
             integrate.trapezoid(stats.norm.pdf(w, m, s) * log_p, w) for m, s in zip(means, q.stddev().numpy())

@@ -213,7 +213,9 @@ def test_draws_at_once_are_the_draws_alone(make):
     with bl.use_weights(sample):
         together = layer(x[None])
 
-    @tf.function(input_signature=[tf.nest.map_structure(lambda v: tf.TensorSpec([None, *v.shape[1:]], v.dtype), sample)])
+    @tf.function(
+        input_signature=[tf.nest.map_structure(lambda v: tf.TensorSpec([None, *v.shape[1:]], v.dtype), sample)]
+    )
     def unknown(weights):
         with bl.use_weights(weights):
             return layer(x[None])

@@ -46,7 +46,9 @@ def test_damaged_files_of_a_run_are_told(capsys, tmp_path, damaged):
         said = "Line 2 of"
     else:
         wide = make_episode(1, 5) | {"action": np.zeros((5, 3), np.float32)}
-        EpisodeStore(tmp_path / "other", 0).add(wide, 1).rename(directory.episodes / store.path(0).name.replace("00-", "01-"))
+        EpisodeStore(tmp_path / "other", 0).add(wide, 1).rename(
+            directory.episodes / store.path(0).name.replace("00-", "01-")
+        )
     text = fails(capsys, "train", "--config", "debug", "--logdir", directory.path, *overrides)
     assert said in text
 

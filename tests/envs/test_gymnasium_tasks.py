@@ -129,7 +129,9 @@ def test_a_factorys_mujoco_environment_draws_from_the_camera_that_is_set(two_cam
         same = "above" if camera == "0" else "track"
         assert camera == "above" or np.abs(images[camera] - images[same]).max() == 0
     assert not images or np.abs(images["above"] - images["track"]).mean() > 5
-    with pytest.raises(ValueError, match=r"'side', which the environment of your factory does not.*0 \(above\), 1 \(tr"):
+    with pytest.raises(
+        ValueError, match=r"'side', which the environment of your factory does not.*0 \(above\), 1 \(tr"
+    ):
         make(EnvConfig(observations="state", camera="side"), factory=two_cameras)
 
 

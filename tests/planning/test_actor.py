@@ -1,7 +1,5 @@
 """Filtering, planning and acting, one decision after the other."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -142,19 +140,3 @@ def test_acting_filters_as_training_does():
 
 def test_an_actor_owns_no_variables(actor):
     assert actor.variables == ()
-
-
-def test_it_may_decide_from_the_mean_of_the_state(actor):
-    """The mean is what the draws scatter about, and what the filter goes on from."""
-    model = actor.planner.world_model
-    certain = Actor(Planner(model, dataclasses.replace(model.config.planner, mean_state=True)))
-    first, before = tf.constant([False, False]), somewhere(actor)
-    latents = [certain.filter(observation(), before, first, seed(number)) for number in range(2)]
-    draws = [actor.filter(observation(), before, first, seed(number)) for number in range(2)]
-    for one, draw in zip(latents, draws, strict=True):
-        np.testing.assert_array_equal(one.sample, draw.mean)
-        np.testing.assert_array_equal(one.belief, draw.belief)
-    assert np.abs(draws[0].sample - draws[1].sample).max() > 0.01
-    np.testing.assert_array_equal(latents[0].sample, latents[1].sample)
-    _, after = certain.act(observation(), before, first, seed(1))
-    np.testing.assert_array_equal(after.latent.sample, after.latent.mean)

@@ -57,11 +57,8 @@ def test_candidates_become_fewer():
     _, calls = recorded(quadratic(TARGET), candidates=[30, 20, 12], elites=5, iterations=3)
     assert [actions.shape[1] for actions, _ in calls] == [30, 20, 12]
     model = crafted_model()
-    config = dataclasses.replace(
-        model.config.planner, candidates=100, elites=10, iterations=5, candidates_decay=2.0, weights="spread"
-    )
+    config = dataclasses.replace(model.config.planner, candidates=100, elites=10, iterations=5, candidates_decay=2.0)
     assert candidate_counts(config) == [100, 50, 25, 20, 20]
-    assert candidate_counts(dataclasses.replace(config, weight_samples=4)) == [100, 52, 28, 20, 20]
     assert candidate_counts(dataclasses.replace(config, candidates_decay=1.0)) == [100] * 5
 
 

@@ -12,7 +12,7 @@ from bayes_planet.world_model import State
 from tests.planning.crafted import crafted_model, crafted_state
 from tests.world_model.tiny import ACTION_SIZE, NumpyRSSM, seed, tiny_config, tiny_model
 
-MODES = [("mean", 1), ("sample", 1), ("spread", 3), ("average", 3), ("average", 1), ("spread", 1)]
+MODES = [("mean", 1), ("sample", 1), ("average", 3), ("average", 1)]
 BAYESIAN = {"layers": ["prior_input", "prior_hidden", "prior_mean"], "initial_stddev": 0.5}
 
 
@@ -98,10 +98,9 @@ def test_without_uncertainty_all_modes_are_the_same():
 
 
 def test_one_draw_is_one_draw_in_every_mode(bayesian_model):
-    """With one draw, average and spread are rollouts under one sample: no spread over draws, so no bonus either."""
+    """With one draw, average is a rollout under one sample: nothing differs over draws, so there is no bonus."""
     state = some_state(bayesian_model, 2)
     average = planner(bayesian_model, "average", 1).plan(state, seed(1))
-    np.testing.assert_allclose(planner(bayesian_model, "spread", 1).plan(state, seed(1)), average, atol=1e-5)
     bonus = planner(bayesian_model, "average", 1, uncertainty_bonus=5.0).plan(state, seed(1))
     np.testing.assert_allclose(bonus, average, atol=1e-5)
 
@@ -120,7 +119,7 @@ def captured_evaluate(act: Planner, state: State):
     return captured["evaluate"]
 
 
-@pytest.mark.parametrize(("weights", "samples"), [("mean", 1), ("sample", 1), ("spread", 3), ("average", 3)])
+@pytest.mark.parametrize(("weights", "samples"), [("mean", 1), ("sample", 1), ("average", 3)])
 def test_candidates_are_scored_by_the_rewards_of_their_own_rollout(weights, samples):
     """Every score against a NumPy rollout, one candidate at a time, in a model without state noise."""
     config = tiny_config(
@@ -141,7 +140,7 @@ def test_candidates_are_scored_by_the_rewards_of_their_own_rollout(weights, samp
     drawn = act._weights(tf.random.experimental.stateless_fold_in(seed(1), 1), samples)
     layers = {bayesian_layers.layer_key(layer): layer.name for layer in bayesian_layers.variational_layers(rssm)}
     drawn = {layers[key]: value for key, value in drawn.items()}
-    several = weights in ("spread", "average")
+    several = weights == "average"
     references = [
         NumpyRSSM(rssm, tf.nest.map_structure(lambda value, draw=draw: value[draw] if several else value, drawn), 0.0)
         for draw in range(samples if several else 1)
@@ -162,8 +161,7 @@ def test_candidates_are_scored_by_the_rewards_of_their_own_rollout(weights, samp
             totals = [rollout(reference, row, candidate) for reference in references]
             expected = np.mean(totals) + 0.7 * np.std(totals)
         else:
-            # spread: the first third of the candidates has the first draw.
-            expected = rollout(references[candidate // (6 // len(references))], row, candidate)
+            expected = rollout(references[0], row, candidate)
         np.testing.assert_allclose(returns[row, candidate], expected, rtol=1e-3, atol=1e-4)
 
 

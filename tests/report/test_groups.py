@@ -23,7 +23,9 @@ def test_seeds_and_lengths_are_repetitions_methods_and_tasks_are_not(tmp_path):
     folders = [
         make_run(tmp_path / "b1", seed=1),
         make_run(
-            tmp_path / "b0", seed=0, overrides=("env.workers=3", "evaluation.every_episodes=7", "model.unroll=true")
+            tmp_path / "b0",
+            seed=0,
+            overrides=("env.workers=3", "evaluation.every_episodes=7", "replay.ram_gigabytes=1"),
         ),
         make_run(tmp_path / "long", seed=2, episodes=30),
         make_run(tmp_path / "p0", "planet"),
@@ -33,6 +35,19 @@ def test_seeds_and_lengths_are_repetitions_methods_and_tasks_are_not(tmp_path):
         (CHEETAH, "bayes_planet"): ["b0", "b1", "long"],
         (CHEETAH, "planet"): ["p0"],
         (CUP, "bayes_planet"): ["cup"],
+    }
+
+
+def test_what_the_replay_shows_makes_a_method(tmp_path):
+    """Half of each batch of falls is another method; how much of the replay is kept in memory is not."""
+    folders = [
+        make_run(tmp_path / "a", seed=0, overrides=("replay.ram_gigabytes=1", "replay.compress=false")),
+        make_run(tmp_path / "b", seed=1),
+        make_run(tmp_path / "c", seed=1, overrides=("replay.drop_fraction=0.5",)),
+    ]
+    assert groups(folders) == {
+        (CHEETAH, "bayes_planet, replay.drop_fraction=0.0"): ["a", "b"],
+        (CHEETAH, "bayes_planet, replay.drop_fraction=0.5"): ["c"],
     }
 
 

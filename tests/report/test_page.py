@@ -210,7 +210,9 @@ def test_labels_are_drawn_as_they_are_written():
         axes.legend()
         data = io.BytesIO()
         figure.savefig(data, format="svg")
-    texts = [element.text.strip() for element in xml.etree.ElementTree.fromstring(data.getvalue()).iter() if element.text]
+    texts = [
+        element.text.strip() for element in xml.etree.ElementTree.fromstring(data.getvalue()).iter() if element.text
+    ]
     assert [text for text in texts if text in HOSTILE_LABELS] == HOSTILE_LABELS
 
 

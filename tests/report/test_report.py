@@ -301,4 +301,8 @@ def test_a_run_without_environment_steps_has_no_nan_on_its_page(tmp_path):
         assert table.rows[0][2] == pytest.approx(np.median(found[-1]["eval/returns"]) / 2, rel=0.1)
     assert "environment steps (env_steps)" in drawn.text
     numbers = report(folders, tmp_path / "page.html", detailed=0).numbers["runs"]
-    assert numbers["b"]["last"]["weight_kl/total"] == numbers["a"]["last"]["weight_kl/total"] == found[-2]["weight_kl/total"]
+    assert (
+        numbers["b"]["last"]["weight_kl/total"]
+        == numbers["a"]["last"]["weight_kl/total"]
+        == found[-2]["weight_kl/total"]
+    )

@@ -1,25 +1,15 @@
-"""What an update learns from: the store's draw by the update's seed, with a share of drops that rises."""
+"""What an update learns from: the store's draw by the update's seed, with a share of drops."""
 
 import numpy as np
-import pytest
 
 from bayes_planet.config import Config, ReplayConfig, TrainConfig
 from bayes_planet.replay import EpisodeStore, Shares
 from bayes_planet.runs.seeds import Stream
-from bayes_planet.training.batches import draw_batch, drop_fraction
+from bayes_planet.training.batches import draw_batch
 from tests.replay.make import assert_same, make_episode
 
 
-def test_the_share_of_drops_rises_with_the_replay():
-    rising = ReplayConfig(drop_fraction=0.6, drop_anneal_steps=200)
-    assert [drop_fraction(rising, steps) for steps in (0, 50, 100, 200, 900)] == pytest.approx([0, 0.15, 0.3, 0.6, 0.6])
-    assert {drop_fraction(ReplayConfig(drop_fraction=0.6), steps) for steps in (1, 50, 900)} == {0.6}
-    with pytest.raises(ValueError, match=r"replay\.drop_anneal_steps is -1\. Accepted: 0 or more time steps"):
-        ReplayConfig(drop_anneal_steps=-1)
-
-
 def test_a_batch_is_the_stores_by_the_updates_seed(tmp_path):
-    """Half of the steps are there, so half of the share shows a drop."""
     store = EpisodeStore(tmp_path, 1e9)
     for index in range(2):
         reward = np.repeat([1.0, 0.0], 25).astype(np.float32)
@@ -27,7 +17,7 @@ def test_a_batch_is_the_stores_by_the_updates_seed(tmp_path):
         store.add(make_episode(index, 50) | {"reward": reward}, index)
     config = Config(
         seed=7,
-        replay=ReplayConfig(drop_fraction=1.0, drop_anneal_steps=200),
+        replay=ReplayConfig(drop_fraction=0.5),
         train=TrainConfig(batch_size=8, sequence_length=10),
     )
     for update in (0, 3):

@@ -75,7 +75,9 @@ def test_one_machine_gives_the_strategy_asked_for():
 
 
 @pytest.mark.skipif(not NO_GPU, reason="there is a GPU")
-@pytest.mark.parametrize(("share", "chosen", "expected"), [("True", None, "half"), ("False", None, 0), ("True", "3", 0)])
+@pytest.mark.parametrize(
+    ("share", "chosen", "expected"), [("True", None, "half"), ("False", None, 0), ("True", "3", 0)]
+)
 def test_two_computations_at_a_time_share_the_cores(share, chosen, expected):
     program = (
         "import tensorflow as tf; from bayes_planet.training.devices.strategy import prepare_devices; "

@@ -1,11 +1,10 @@
-"""Exploration noise: its annealing, its covariance over time, its bursts, its random stream, and that the collector's actions
-hold it."""
+"""Exploration noise: its annealing, its covariance over time, its random stream, and that the collector's actions hold it."""
 
 import numpy as np
 import pytest
 
 from bayes_planet.collecting.collector import Collector
-from bayes_planet.collecting.exploration import BLOCK_STEPS, NoiseShape, ShapedNoise, noise_of_episode
+from bayes_planet.collecting.exploration import BLOCK_STEPS, CorrelatedNoise, noise_of_episode
 from bayes_planet.config import TrainConfig, presets
 from bayes_planet.envs import Workers
 from bayes_planet.planning.colored_noise import noise_matrix
@@ -14,8 +13,8 @@ from bayes_planet.training.build import build
 from tests.training.walk import Walk
 
 
-def noise(exponent, steps, shape=(1, 1), run_seed=3, counts=(7,), **bursts):
-    draw = ShapedNoise(NoiseShape(exponent, **bursts), run_seed, Stream.TRAIN_ACTOR, *counts)
+def noise(exponent, steps, shape=(1, 1), run_seed=3, counts=(7,)):
+    draw = CorrelatedNoise(exponent, run_seed, Stream.TRAIN_ACTOR, *counts)
     return np.array([draw(step, shape) for step in steps])
 
 
@@ -38,22 +37,6 @@ def test_its_covariance_over_time_is_that_of_its_spectrum(exponent):
     assert expected[1] > 0.25  # it holds actions
 
 
-@pytest.mark.parametrize("burst, pause", [(5.0, 16.0), (1.0, 3.0), (20.0, 1.5)])
-def test_its_bursts_are_a_markov_chain_in_equilibrium(burst, pause):
-    """The covariance of being in a burst is p (1 - p) (1 - 1 / burst - 1 / pause)^lag, p = burst / (burst + pause)."""
-    drawn = noise(1.0, range(BLOCK_STEPS), (3000, 2), burst=burst, pause=pause)
-    inside = drawn != 0
-    np.testing.assert_array_equal(inside[..., 0], inside[..., 1])  # of the environment, whatever the action
-    inside = inside[..., 0]
-    share = burst / (burst + pause)
-    for step in (0, 1, 30, BLOCK_STEPS - 1):
-        assert inside[step].mean() == pytest.approx(share, abs=0.04)
-    for lag in (1, 2, 8):
-        expected = share**2 + share * (1 - share) * (1 - 1 / burst - 1 / pause) ** lag
-        assert np.mean(inside[:-lag] & inside[lag:]) == pytest.approx(expected, abs=0.01)
-    np.testing.assert_array_equal(drawn, noise(1.0, range(BLOCK_STEPS), (3000, 2)) * inside[..., None])
-
-
 def test_environments_actions_blocks_and_rounds_have_their_own():
     steps = range(2 * BLOCK_STEPS)
     drawn = noise(1.0, steps, (2, 2)).reshape(2, BLOCK_STEPS, 4)
@@ -65,7 +48,13 @@ def test_environments_actions_blocks_and_rounds_have_their_own():
 
 
 def actions(workers, *overrides):
-    task = ("env.observations=state", "env.name=Walk", "env.action_repeat=1", "train.seed_episodes=1", "train.episodes=9")
+    task = (
+        "env.observations=state",
+        "env.name=Walk",
+        "env.action_repeat=1",
+        "train.seed_episodes=1",
+        "train.episodes=9",
+    )
     config = presets.load(["bayes_planet", "debug"], [*task, *overrides])
     parts = build(config, workers.observation_space, workers.action_space)
     collected = Collector(config, workers, parts.actor, 1).collect([4], lambda: None)
@@ -83,11 +72,5 @@ def test_the_collector_adds_it_to_the_plan():
         np.testing.assert_array_equal(*calm)
         white = actions(workers, "train.exploration_noise=1e6")
         assert not np.array_equal(white, loud)
-        bursts = actions(workers, "train.exploration_noise=1e6", "train.exploration_burst=3", "train.exploration_pause=4")
-        expected = noise(0.0, range(len(bursts)), run_seed=config.seed, counts=(4,), burst=3.0, pause=4.0)[:, 0]
-        assert 0 < np.count_nonzero(expected) < expected.size
-        shown = expected != 0
-        np.testing.assert_array_equal(bursts[shown], np.sign(expected)[shown])
-        assert np.abs(bursts[~shown]).max() < 1.0  # the plan alone
         annealed = ("train.exploration_noise_final=0", "train.exploration_anneal_episodes=4")  # 0 in episode 4
         np.testing.assert_array_equal(actions(workers, "train.exploration_noise=1e6", *annealed), calm[0])

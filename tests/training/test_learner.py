@@ -133,22 +133,16 @@ def test_seeds_are_a_function_of_run_and_update():
     assert tuple(other.seeds(0)[0]) != tuple(learner.seeds(0)[0])
 
 
-def test_annealing_rises_linearly_and_no_value_traces_again():
-    learner = make(bayesian={**BAYESIAN, "kl_scale": 0.5, "kl_anneal_updates": 4})
-    np.testing.assert_allclose(
-        [learner.kl_scale(update) for update in range(7)], [0, 0.125, 0.25, 0.375, 0.5, 0.5, 0.5]
-    )
+def test_the_scale_weighs_the_kl_and_no_value_traces_again():
+    learner = make(bayesian={**BAYESIAN, "kl_scale": 0.375})
     for update in range(3):
         batch = tiny_batch(seed=update)
         batch["mask"][0, update + 1 :] = False
-        metrics = learner.update(batch, 100 + update)
-        scale = 0.125 * update
-        np.testing.assert_allclose(metrics["weight_kl/scale"], scale)
+        np.testing.assert_allclose(learner.update(batch, 100 + update)["weight_kl/scale"], 0.375)
     kl = sum(float(value) for value in learner.world_model.weight_kl().values())
     metrics = learner.update(tiny_batch(), 200)
     np.testing.assert_allclose(metrics["loss/weight_kl"], 0.375 * kl / 200, rtol=1e-4)
     assert learner._update.experimental_get_tracing_count() == 1
-    assert make(bayesian={**BAYESIAN, "kl_scale": 0.5}).kl_scale(0) == 0.5
 
 
 def spaces(*names: str) -> tuple[gymnasium.spaces.Dict, gymnasium.spaces.Box]:
@@ -233,18 +227,15 @@ def test_two_devices_are_the_sum_of_their_parts():
     )
     assert result.returncode == 0, result.stderr[-3000:]
     assert result.stdout.splitlines() == [
-        "same with noise different and adam",
-        "same with noise equal and adam",
-        "same with noise different and muon",
+        "same with two replicas",
         "same average",
         "acts beside a learner elsewhere",
     ]
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "muon"])
-def test_loss_gradients_clipping_and_optimizer_are_one_xla_program(optimizer):
+def test_loss_gradients_clipping_and_optimizer_are_one_xla_program():
     """What a TPU needs: one replica's whole step without a host call or a dynamic shape."""
-    learner = make(train={"optimizer": optimizer})
+    learner = make()
     step = tf.function(learner.replica_step, jit_compile=True, autograph=False)
     batch = learner.distribute(tiny_batch(2, 2, STATE_SHAPES, seed=0))
     before = [variable.numpy() for variable in learner.variables]

@@ -473,7 +473,9 @@ def test_a_run_of_a_version_that_kept_auto_goes_on(run, monkeypatch):
     run.unlock()
     presets.save(change(seeded(3), env={"render_quality": "auto"}), run.config_file)
     monkeypatch.setattr(run_directory, "find_backend", lambda gl_backend: GPU)
-    assert RunDirectory(run.path).prepare(change(seeded(3), env={"render_quality": "auto"})) == change(seeded(3), env={"render_quality": "full"})
+    assert RunDirectory(run.path).prepare(change(seeded(3), env={"render_quality": "auto"})) == change(
+        seeded(3), env={"render_quality": "full"}
+    )
 
 
 @pytest.mark.parametrize("backend", [GPU, Backend("disabled", failure="there is none")])

@@ -1,7 +1,6 @@
 """What a run does next is a function of its counters alone, and adds up to the paper's counts."""
 
 import dataclasses
-import itertools
 
 import hypothesis
 import hypothesis.strategies as st
@@ -155,39 +154,11 @@ def test_updates_due(episodes, due):
     assert updates_due(Config(), Counters(episodes, 0)) == due
 
 
-def annealed(first: int, last: int, steps: int, seed_episodes: int = 2, episodes: int = 400) -> Config:
-    config = make(seed_episodes, episodes, first, 0)
-    train = dataclasses.replace(config.train, updates_per_episode_final=last, updates_anneal_episodes=steps)
-    return dataclasses.replace(config, train=train)
-
-
-@hypothesis.given(st.integers(1, 300), st.integers(1, 300), st.integers(1, 60))
-def test_annealed_updates_change_linearly_and_then_stay(first, last, steps):
-    config = annealed(first, last, steps)
-    due = [updates_due(config, Counters(episodes, 0)) for episodes in range(1, 80)]
-    assert due[0] == 0  # one seed episode is missing
-    for number, (before, after) in enumerate(itertools.pairwise(due), 1):
-        expected = first + (last - first) * min(number, steps) / steps
-        assert abs(after - before - expected) < 1.0 + 1e-9 and after > before
-        exact = sum(first + (last - first) * min(k, steps) / steps for k in range(1, number + 1))
-        assert abs(after - exact) < 1.0 + 1e-6
-
-
-def test_annealed_updates_by_hand():
-    config = annealed(50, 200, 3)
-    assert [updates_due(config, Counters(episodes, 0)) for episodes in range(1, 7)] == [0, 100, 250, 450, 650, 850]
-
-
-def test_a_run_with_annealed_updates_does_them_all():
-    history = simulate(annealed(1, 5, 4, episodes=12))
-    updates = [counters.episodes for task, counters in history if task is Task.UPDATE]
-    assert [updates.count(episodes) for episodes in range(2, 12)] == [2, 3, 4, 5, 5, 5, 5, 5, 5, 5]
-    assert updates_due(annealed(7, 9, 0), Counters(11, 0)) == 70
-
-
 def going_on(before: Config, now: Config, counters: Counters) -> Counters:
     """The counters of a run that is stopped and goes on with other settings."""
-    return dataclasses.replace(counters, extra_updates=extra_updates(now, as_saved(before, counters), counters.episodes))
+    return dataclasses.replace(
+        counters, extra_updates=extra_updates(now, as_saved(before, counters), counters.episodes)
+    )
 
 
 @hypothesis.given(CONFIGS, st.integers(1, 5), st.data())
@@ -223,14 +194,11 @@ def test_another_number_of_updates_counts_from_the_next_episode_on(config, updat
 
 
 def test_another_number_of_updates_by_hand():
-    """2 seed episodes, then 3 updates an episode, from the fifth episode on 5, then annealed from 9 to 1 over 8."""
+    """2 seed episodes, then 3 updates an episode, from the fifth episode on 5."""
     before = make(seed_episodes=2, episodes=12, updates=3, every=0)
     now = make(seed_episodes=2, episodes=12, updates=5, every=0)
     counters = going_on(before, now, Counters(episodes=5, updates=9))
     assert [updates_due(now, dataclasses.replace(counters, episodes=n)) for n in (5, 6, 7)] == [14, 19, 24]
-    last = annealed(9, 1, 8, episodes=12)
-    counters = going_on(now, last, dataclasses.replace(counters, episodes=7, updates=19))
-    assert [updates_due(last, dataclasses.replace(counters, episodes=n)) for n in (7, 8, 9)] == [22, 24, 25]
 
 
 def test_a_finished_run_with_other_updates_is_still_finished():

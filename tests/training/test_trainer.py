@@ -209,8 +209,6 @@ CAUTIOUS = (
     "planner.policy_candidates=2",
     "loss.policy_weight_samples=2",
     "loss.policy_uncertainty_bonus=-1",
-    "loss.policy_bonus_anneal_steps=150",  # three or four episodes
-    "replay.drop_anneal_steps=150",
 )
 
 

@@ -1,7 +1,5 @@
 """The policy: its bounds, its rollouts, what it learns in imagination, and that the world model learns nothing from it."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bayes_planet import bayesian_layers
+from bayes_planet.behaviour import actor_loss
 from bayes_planet.behaviour.actor import act_ahead, bounded
 from bayes_planet.behaviour.actor_loss import policy_terms
 from bayes_planet.behaviour.returns import lambda_returns
@@ -74,13 +73,22 @@ def filtered(model, batch: dict) -> State:
     return model.observe(batch, seed(1))[0]
 
 
+@pytest.fixture
+def constants(monkeypatch):
+    """Sets constants of the actor's loss for one test: other values than the ones that are used show each of them."""
+
+    def set_them(**values: float) -> None:
+        for name, value in values.items():
+            monkeypatch.setattr(actor_loss, name, value)
+
+    return set_them
+
+
 @pytest.mark.parametrize("continuation", [False, True])
-def test_its_gradient_is_that_of_what_it_earns(continuation):
+def test_its_gradient_is_that_of_what_it_earns(continuation, constants):
     """Against finite differences of the mean return and the entropy, written out once more."""
-    model = policy_model(
-        {"policy_horizon": 3, "policy_fraction": 0.5, "policy_entropy_scale": 0.3, "value_discount": 0.8, "value_trace": 0.6},
-        continuation=continuation,
-    )  # fmt: skip
+    constants(START_FRACTION=0.5, ENTROPY_SCALE=0.3, VALUE_TRACE=0.6)
+    model = policy_model({"policy_horizon": 3, "value_discount": 0.8}, continuation=continuation)
     posterior = filtered(model, tiny_batch())
     bias, kernel = model.require_policy().trainable_variables[-1:-3:-1]
     kernel.assign(0.2 * kernel)  # so that no action is clipped
@@ -115,13 +123,13 @@ def test_its_gradient_is_that_of_what_it_earns(continuation):
 
 
 @pytest.mark.parametrize("layers", [DENSE_LAYERS, ()])
-def test_caution_asks_for_what_is_earned_under_every_draw(layers):
+def test_caution_asks_for_what_is_earned_under_every_draw(layers, constants):
     """Against finite differences of mean and standard deviation over draws, each rolled out by itself."""
+    constants(START_FRACTION=0.5, ENTROPY_SCALE=0.0, VALUE_TRACE=0.6)
+    caution = {"policy_weight_samples": 3, "policy_uncertainty_bonus": -2.0}
     model = policy_model(
-        {"policy_horizon": 3, "policy_fraction": 0.5, "policy_entropy_scale": 0.0, "value_discount": 0.8, "value_trace": 0.6,
-         "policy_weight_samples": 3, "policy_uncertainty_bonus": -2.0},
-        {"layers": layers, "initial_stddev": 0.3},
-    )  # fmt: skip
+        {"policy_horizon": 3, "value_discount": 0.8, **caution}, {"layers": layers, "initial_stddev": 0.3}
+    )
     posterior = filtered(model, tiny_batch())
     bias, kernel = model.require_policy().trainable_variables[-1:-3:-1]
     kernel.assign(0.2 * kernel)
@@ -168,31 +176,10 @@ def test_caution_asks_for_what_is_earned_under_every_draw(layers):
         np.testing.assert_allclose(gradient[place], -(values[0] - values[1]) / 2e-2, rtol=0.03, atol=1e-4)
 
 
-def test_caution_rises_with_the_replay():
-    """Gradients at N are those of the share N / steps of the bonus, and from `policy_bonus_anneal_steps` on of all."""
-    models = {}
-    for bonus, steps in ((-4.0, 100), (-1.0, 0), (-4.0, 0), (0.0, 0)):
-        loss = {"policy_weight_samples": 2, "policy_uncertainty_bonus": bonus, "policy_bonus_anneal_steps": steps}
-        models[bonus, steps] = policy_model(loss, {"layers": DENSE_LAYERS, "initial_stddev": 0.3})
-
-    def gradients(model, num_data: float) -> np.ndarray:
-        for ours, theirs in zip(model.variables, models[-4.0, 100].variables, strict=True):
-            ours.assign(theirs)
-        with tf.GradientTape() as tape:
-            found = terms(model, tiny_batch(), num_data)
-        return tape.gradient(found.total, model.require_policy().trainable_variables)[0].numpy()
-
-    rising, quarter, full, none = models.values()
-    np.testing.assert_allclose(gradients(rising, 25.0), gradients(quarter, 25.0), rtol=1e-5, atol=1e-7)
-    np.testing.assert_allclose(gradients(rising, 0.0), gradients(none, 1.0), rtol=1e-5, atol=1e-7)
-    for num_data in (100.0, 1000.0):
-        np.testing.assert_array_equal(gradients(rising, num_data), gradients(full, num_data))
-    assert np.max(np.abs(gradients(full, 25.0) - gradients(quarter, 25.0))) > 1e-4
-
-
-def test_the_value_learns_what_the_policy_earns():
+def test_the_value_learns_what_the_policy_earns(constants):
     """The value's term against its definition, and its gradient: that of a regression whose target stands still."""
-    model = policy_model({"policy_horizon": 2, "policy_fraction": 1.0, "value_discount": 0.8, "value_trace": 0.6})
+    constants(START_FRACTION=1.0, VALUE_TRACE=0.6)
+    model = policy_model({"policy_horizon": 2, "value_discount": 0.8})
     posterior = filtered(model, tiny_batch())
     head = list(model._value_head.trainable_variables)
     with tf.GradientTape(persistent=True) as tape:
@@ -240,8 +227,9 @@ def test_the_world_model_learns_nothing_from_it(sampling, draws):
     np.testing.assert_allclose(metrics["elbo"], without.metrics["elbo"], rtol=1e-6)
 
 
-def test_replicas_share_its_terms():
-    model = policy_model({"policy_fraction": 1.0, "policy_weight_samples": 2, "policy_uncertainty_bonus": -1.0})
+def test_replicas_share_its_terms(constants):
+    constants(START_FRACTION=1.0)
+    model = policy_model({"policy_weight_samples": 2, "policy_uncertainty_bonus": -1.0})
     batch, arguments = tiny_batch(), {"seed": seed(1), "weight_seed": seed(2)}
     arguments |= {"num_data": tf.constant(9.0), "weight_kl_scale": tf.constant(1.0)}
     one, half = (model.loss(batch, **arguments, replicas=count).metrics for count in (1, 2))
@@ -249,9 +237,10 @@ def test_replicas_share_its_terms():
         np.testing.assert_allclose(half[name], one[name] / 2, rtol=1e-6)
 
 
-def test_it_learns_the_best_action_of_either_state():
+def test_it_learns_the_best_action_of_either_state(constants):
     """In the crafted model the reward grows with action times state: +1 for the state 1, -1 for the state -1."""
-    model = crafted_model(model=POLICY, loss={"policy_horizon": 3, "policy_fraction": 1.0, "value_discount": 0.5})
+    constants(START_FRACTION=1.0)
+    model = crafted_model(model=POLICY, loss={"policy_horizon": 3, "value_discount": 0.5})
     posterior = crafted_state(1.0, -1.0)
     variables = list(model.require_policy().trainable_variables) + list(model._value_head.trainable_variables)
     optimizer = tf.keras.optimizers.legacy.Adam(0.02)
@@ -277,7 +266,9 @@ def test_settings_that_need_a_policy_say_so():
         Config(planner=PlannerConfig(policy_candidates=4))
     with pytest.raises(ValueError, match=r"planner\.method is 'policy'\. Accepted: cem without model\.policy=true"):
         Config(planner=PlannerConfig(method="policy"))
-    with pytest.raises(ValueError, match=r"loss\.policy_uncertainty_bonus is -1\.0\. Accepted: 0 without loss\.policy_weight"):
+    with pytest.raises(
+        ValueError, match=r"loss\.policy_uncertainty_bonus is -1\.0\. Accepted: 0 without loss\.policy_weight"
+    ):
         LossConfig(policy_uncertainty_bonus=-1.0)
     with pytest.raises(ValueError, match=r"loss\.policy_weight_samples is 0\. Accepted: 1 or more"):
         LossConfig(policy_weight_samples=0)
@@ -287,7 +278,5 @@ def test_settings_that_need_a_policy_say_so():
         PlannerConfig(candidates=10, elites=6, elites_kept=0.5, policy_candidates=7)
     with pytest.raises(ValueError, match=r"loss\.policy_horizon is 0\. Accepted: 1 or more"):
         LossConfig(policy_horizon=0)
-    with pytest.raises(ValueError, match=r"loss\.policy_fraction is 0\.0\. Accepted: above 0, to 1"):
-        dataclasses.replace(LossConfig(), policy_fraction=0.0)
     with pytest.raises(ValueError, match=r"has no policy\. Accepted: model\.policy=true"):
         tiny_model().policy(tf.zeros([1, 8]))

@@ -8,7 +8,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bayes_planet.behaviour.returns import lambda_returns
+from bayes_planet.behaviour.returns import VALUE_TRACE, lambda_returns
 from bayes_planet.config import Config, LossConfig, PlannerConfig
 from bayes_planet.world_model.overshooting import windows
 from tests.world_model.heads import terms, train, with_and_without
@@ -93,12 +93,14 @@ def ended_batch() -> dict:
 
 
 def test_its_loss_is_that_of_the_rate_of_reward_on_posterior_states():
-    scales = {"reward_scale": 4.0, "value_discount": 0.8, "value_trace": 0.6}
+    scales = {"reward_scale": 4.0, "value_discount": 0.8}
     ours, theirs, _ = with_and_without("value", loss=scales)
     batch = ended_batch()
     posterior, _ = ours.observe(batch, seed(1))
     value = ours.value(posterior.features)
-    returns = lambda_returns(tf.constant(batch["reward"]), value, batch["mask"], going_on(batch), 0.8, 0.6).numpy()
+    returns = lambda_returns(
+        tf.constant(batch["reward"]), value, batch["mask"], going_on(batch), 0.8, VALUE_TRACE
+    ).numpy()
     error = 0.2 * (value.numpy() - returns)
     expected = (0.5 * (error**2 + np.log(2 * np.pi)))[batch["mask"]].mean()
     with_head, without = terms(ours, batch), terms(theirs, batch)
@@ -111,7 +113,7 @@ def test_its_loss_is_that_of_the_rate_of_reward_on_posterior_states():
 @pytest.mark.parametrize("fraction", [1.0, 0.5])
 def test_with_overshooting_it_learns_from_states_predicted_ahead_too(fraction):
     scales = {"overshooting_steps": 2, "overshooting_scale": 3.0, "overshooting_fraction": fraction}
-    ours, theirs, _ = with_and_without("value", loss={**scales, "value_discount": 0.5, "value_trace": 0.9})
+    ours, theirs, _ = with_and_without("value", loss={**scales, "value_discount": 0.5})
     batch = ended_batch()
     mask = tf.cast(batch["mask"], tf.float32)
     fold = tf.random.experimental.stateless_fold_in
@@ -119,7 +121,7 @@ def test_with_overshooting_it_learns_from_states_predicted_ahead_too(fraction):
     weights, _ = ours.sample_weights(seed(2), 4)
     ahead, chosen = ours._rollouts(batch["action"], posterior, fold(seed(1), 3), weights)
     returns = lambda_returns(
-        tf.constant(batch["reward"]), ours.value(posterior.features), mask, going_on(batch), 0.5, 0.9
+        tf.constant(batch["reward"]), ours.value(posterior.features), mask, going_on(batch), 0.5, VALUE_TRACE
     )
     error = 0.5 * (ours.value(ahead) - windows(returns, 2, chosen)).numpy()
     valid = windows(mask, 2, chosen).numpy()
@@ -148,7 +150,7 @@ def test_nothing_else_learns_from_it(ahead):
 
 def test_it_learns_what_two_kinds_of_sequences_earn():
     """Behind states on one side every step earns 1, on the other -0.5: 1 / (1 - 0.9) = 10, and -5."""
-    model = tiny_model(tiny_config(model=VALUE, loss={"value_discount": 0.9, "value_trace": 0.5}))
+    model = tiny_model(tiny_config(model=VALUE, loss={"value_discount": 0.9}))
     batch = tiny_batch(sequences=16, steps=6)
     batch["state"][:8] += 4.0
     batch["state"][8:] -= 4.0
@@ -170,5 +172,3 @@ def test_without_the_head_or_without_ends_in_the_batch_it_says_so():
         Config(planner=PlannerConfig(value_scale=1.0))
     with pytest.raises(ValueError, match=r"loss.value_discount is 1.0. Accepted: 0 to below 1"):
         Config(loss=LossConfig(value_discount=1.0))
-    with pytest.raises(ValueError, match=r"loss.value_trace is 1.5. Accepted: 0 to 1"):
-        Config(loss=LossConfig(value_trace=1.5))

@@ -192,9 +192,7 @@ def over_tasks(groups: Sequence[Group]) -> list[Part]:
     for group in groups:
         by_method.setdefault(group.key, {})[group.task] = group
     tasks = {task for tasks in by_method.values() for task in tasks}
-    whole = [
-        found for found in by_method.values() if set(found) == tasks and all(g.returns() for g in found.values())
-    ]
+    whole = [found for found in by_method.values() if set(found) == tasks and all(g.returns() for g in found.values())]
     if len(tasks) < 2 or not whole:
         return []
     rows = []

@@ -9,29 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from bayes_planet.config import presets
+from bayes_planet.config import Config, presets
+from bayes_planet.config.setting import fields_of
 from bayes_planet.report.reading.runs import Evaluation, Run, RunError
 
-# Settings that say where, how long and how observed a run is, not what is trained.
-NOT_THE_METHOD = (
-    "seed",
-    "env.name",
-    "env.workers",
-    "env.timeout_seconds",
-    "env.gl_backend",
-    "env.render_quality",  # of the machine where it was auto, as runs of earlier versions say
-    "replay.",
-    "evaluation.",
-    "train.episodes",
-    "train.checkpoint",
-    "train.log_every_updates",
-    "train.skipped_updates_limit",
-    "train.xla",
-    "train.compile",  # what train.xla was called before
-    "model.unroll",
-)
-# Settings that come with the task, as in its preset, unless runs of one task differ in them.
-OF_THE_TASK = ("env.action_repeat", "env.camera", "env.episode_env_steps")
+_PARTS = {key: field.metadata["part"] for key, field in fields_of(Config).items()}
 LAYERS = "model.bayesian.layers"
 
 
@@ -120,13 +102,18 @@ def group_runs(runs: Sequence[Run], keys: Sequence[str] = ()) -> list[Group]:
 
 
 def _of_the_method(runs: Sequence[Run], known: Sequence[str]) -> list[str]:
-    """The settings that tell methods apart."""
+    """The settings that tell methods apart: the method's, and the task's where runs of one task differ in them."""
 
     def of_the_task(key: str) -> bool:
         pairs = {(run.task, _value(run, key)) for run in runs}
-        return key in OF_THE_TASK and len(pairs) == len({task for task, _ in pairs})
+        return len(pairs) == len({task for task, _ in pairs})
 
-    return [key for key in known if not key.startswith(NOT_THE_METHOD) and not of_the_task(key)]
+    def tells(key: str) -> bool:
+        # A setting of another version may have been one of the method: nobody knows.
+        part = _PARTS.get(key, "method")
+        return key != "env.name" and (part == "method" or (part == "task" and not of_the_task(key)))
+
+    return [key for key in known if tells(key)]
 
 
 def _value(run: Run, key: str) -> str:

@@ -358,7 +358,10 @@ class VideoRecorderCallback(BaseCallback):
     def _on_episode(self, episode: Episode, row: dict[str, Any]) -> bool:
         if self._due(row, self.every_episodes):
             folder = self.folder or (self.model.logdir or Path()) / "videos"
-            path = self.model.record_video(folder / f"agent-{self.num_episodes:06d}{self.suffix}", self.seed)
+            path = folder / f"agent-{self.num_episodes:06d}{self.suffix}"
+            if self.folder is None and path.is_symlink():  # in the run's own folder nobody but the run puts anything
+                path.unlink()
+            path = self.model.record_video(path, self.seed)
             self._say(f"filmed {path}")
         return True
 

@@ -16,6 +16,7 @@ from tf_agents.trajectories import time_step as ts
 from bayes_planet.agents.export_readme import README
 from bayes_planet.agents.policy import BayesPlanetPolicy
 from bayes_planet.agents.seeded_policy import SeededPolicy
+from bayes_planet.files.writing import is_disk_full
 from bayes_planet.planning import Actor
 from bayes_planet.replay.files import replacing_folder
 
@@ -103,7 +104,8 @@ def export_policy(
             (temporary / FACTS).write_text(json.dumps(contents, indent=1) + "\n", encoding="utf-8")
             (temporary / "README.md").write_text(_usage(contents), encoding="utf-8")
     except (OSError, tf.errors.OpError) as error:
-        raise ExportError(f"{folder} could not be written: {error}. Is the disk full?") from error
+        full = " The disk is full: make room." if is_disk_full(error) else ""
+        raise ExportError(f"{folder} could not be written: {error}.{full}") from error
     return contents
 
 

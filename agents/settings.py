@@ -116,4 +116,8 @@ def as_path(path: str | os.PathLike[str]) -> Path:
     """Raises ValueError for anything that is no path."""
     if not isinstance(path, str | os.PathLike):
         raise ValueError(f"The path is {path!r}. Accepted: text or a pathlib.Path.")
+    try:
+        os.fspath(path).encode()
+    except (UnicodeEncodeError, AttributeError):  # the latter of bytes
+        raise ValueError(f"The path is {path!r}. Accepted: text that UTF-8 can hold.") from None
     return Path(path)

@@ -1,12 +1,15 @@
 """The command line: `bayes-planet train | evaluate | analyse | report | export | pack | unpack | configs`."""
 
 import argparse
+import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import bayes_planet
 from bayes_planet.commands.errors import EXIT_BAD_INPUT, UserError
+from bayes_planet.files.writing import is_disk_full
 
 
 def parser() -> argparse.ArgumentParser:
@@ -61,10 +64,10 @@ def parser() -> argparse.ArgumentParser:
     )
     evaluate.add_argument("run", type=Path, help="the folder of a training run")
     evaluate.add_argument(
-        "--episodes", type=int, default=10, help="episodes, each with its own environment seed (default: 10)"
+        "--episodes", type=_count, default=10, help="episodes, each with its own environment seed (default: 10)"
     )
     evaluate.add_argument(
-        "--seed", type=int, default=0, help="seed of the environments and of the planner (default: 0)"
+        "--seed", type=_number, default=0, help="seed of the environments and of the planner (default: 0)"
     )
     evaluate.add_argument(
         "--video", type=Path, metavar="FILE", help="write what the agent does in the first episode, .mp4 or .gif"
@@ -91,14 +94,16 @@ def parser() -> argparse.ArgumentParser:
         "episodes with the newest checkpoint of a run. The result is kept in RUN/analysis, where `report` finds it.",
     )
     analyse.add_argument("run", type=Path, help="the folder of a training run")
-    analyse.add_argument("--episodes", type=int, default=10, help="held-out episodes to collect (default: 10)")
+    analyse.add_argument("--episodes", type=_count, default=10, help="held-out episodes to collect (default: 10)")
     analyse.add_argument(
         "--reference",
         type=Path,
         metavar="RUN2",
         help="another run to compare with, such as one with deterministic weights",
     )
-    analyse.add_argument("--seed", type=int, default=0, help="seed of the environments and of every draw (default: 0)")
+    analyse.add_argument(
+        "--seed", type=_number, default=0, help="seed of the environments and of every draw (default: 0)"
+    )
     analyse.add_argument("--json", action="store_true", help="print the numbers as JSON")
 
     report = commands.add_parser(
@@ -119,7 +124,7 @@ def parser() -> argparse.ArgumentParser:
     )
     report.add_argument(
         "--detailed",
-        type=int,
+        type=_count,
         default=8,
         metavar="N",
         help="of several runs, how many have their own figures on the page (default: 8)",
@@ -139,7 +144,7 @@ def parser() -> argparse.ArgumentParser:
     export.add_argument("--out", required=True, type=Path, metavar="DIR", help="the folder to write; made if missing")
     export.add_argument(
         "--batch-size",
-        type=int,
+        type=_count,
         metavar="B",
         help="environments that are planned for together, always B of them: faster than any number, planned for one by "
         "one, which is the default",
@@ -190,12 +195,46 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command. Returns the exit code: 0 done, 2 bad input, 75 interrupted and saved."""
-    options = parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
     try:
-        return _run(options)
+        for item in given:
+            _require_text(item)
+        return _run(parser().parse_args(given))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
+    except OSError as error:
+        if not is_disk_full(error):
+            raise
+        where = f" ({os.fsdecode(error.filename)})" if error.filename else ""
+        print(
+            f"error: The disk is full{where}: {error.strerror}. Make room, then give the same command.", file=sys.stderr
+        )
+        return EXIT_BAD_INPUT
+
+
+def _require_text(item: str) -> None:
+    """UserError for bytes that are no text: TensorFlow and YAML take no such names."""
+    try:
+        item.encode()
+    except UnicodeEncodeError as error:
+        shown = os.fsencode(item).decode(errors="backslashreplace")
+        raise UserError(f"The argument {shown!r} is not UTF-8. Accepted: text in UTF-8; rename the file.") from error
+
+
+def _number(text: str) -> int:
+    """An argument that is a whole number, which the command may bound further."""
+    if not re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", text):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number of at most 18 digits")
+    return int(text)
+
+
+def _count(text: str) -> int:
+    """An argument that counts something."""
+    number = _number(text)
+    if abs(number) >= 2**31:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number below 2**31")
+    return number
 
 
 def _run(options: argparse.Namespace) -> int:

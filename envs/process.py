@@ -12,13 +12,14 @@ import threading
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import gymnasium
 
 import bayes_planet
 from bayes_planet.envs import starter
 from bayes_planet.envs.errors import NoGLError, NonFiniteError, UnknownTaskError, UnsupportedSpaceError, WorkerError
+from bayes_planet.files.plain import open_own, open_plain
 
 TYPED = {
     error.__name__: error
@@ -54,7 +55,7 @@ class EnvironmentProcess:
         self._killed = False
         self._polling = threading.Lock()
         ours, theirs = socket.socketpair()
-        with ours, theirs, open(log_file or os.devnull, "ab") as output:
+        with ours, theirs, _opened(log_file) as output:
             self._process = starter.popen(
                 [sys.executable, "-P", "-m", "bayes_planet.envs.worker", str(theirs.fileno()), str(os.getpid())],
                 pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
@@ -169,13 +170,20 @@ class EnvironmentProcess:
         if self._log_file is None:
             return " Its output was not kept; give Workers a log_file to see it."
         try:
-            with open(self._log_file, "rb") as stream:
+            with open_plain(self._log_file) as stream:
                 size = stream.seek(0, os.SEEK_END)
                 stream.seek(max(self._log_start, size - 20_000))
                 lines = stream.read().decode(errors="replace").strip().splitlines()[-LOG_LINES:]
         except OSError as error:
             return f" Its log {self._log_file} cannot be read: {error}."
+        if not lines and os.statvfs(self._log_file).f_bavail == 0:
+            return f" The disk under {self._log_file} is full: make room."
         return f" Last lines of {self._log_file}:\n" + ("\n".join(lines) if lines else "(nothing)")
+
+
+def _opened(log_file: Path | None) -> IO[bytes]:
+    """Where a worker's output is appended."""
+    return open(os.devnull if log_file is None else open_own(log_file, os.O_WRONLY | os.O_APPEND), "ab")
 
 
 def _ending(code: int) -> str:

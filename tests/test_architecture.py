@@ -15,16 +15,28 @@ PACKAGE = ROOT / "bayes_planet"
 LINKED = ("agents", "envs", "configs")
 
 # In the order in which they build on each other: a part imports only from lines above its own.
-_LIBRARY = ["config", "bayesian_layers", "envs", "replay", "report", "runs", "behaviour", "world_model", "planning"]
+_LIBRARY = [
+    "files",
+    "config",
+    "bayesian_layers",
+    "envs",
+    "replay",
+    "report",
+    "runs",
+    "behaviour",
+    "world_model",
+    "planning",
+]
 MAY_IMPORT = {
     "": set(),  # bayes_planet/__init__.py
+    "files": set(),
     "configs": set(),
-    "config": {"configs"},
+    "config": {"files", "configs"},
     "bayesian_layers": set(),
-    "envs": {"config"},
-    "replay": set(),
-    "report": {"config", "replay"},
-    "runs": {"config", "envs", "replay", "report"},
+    "envs": {"files", "config"},
+    "replay": {"files"},
+    "report": {"files", "config", "replay"},
+    "runs": {"files", "config", "envs", "replay", "report"},
     "world_model": {"config", "bayesian_layers", "behaviour"},
     "behaviour": {"config", "bayesian_layers", "world_model"},
     "planning": {"config", "bayesian_layers", "world_model", "behaviour"},
@@ -33,15 +45,16 @@ MAY_IMPORT = {
     "training": {*_LIBRARY, "collecting", "evaluation"},
     "agents": {*_LIBRARY, "collecting", "evaluation", "training"},
     "commands": {*_LIBRARY, "configs", "collecting", "evaluation", "training", "agents"},
-    "cli": {"config", "commands"},
+    "cli": {"files", "config", "commands"},
     "__main__": {"cli"},
 }
 LIBRARIES = {
     "bayesian_layers": {"numpy", "tensorflow", "tensorflow_probability", "tf_keras"},
+    "files": {"numpy", "yaml"},
     "replay": {"numpy"},
 }
 TENSORFLOW = {"tensorflow", "tensorflow_probability", "tf_keras", "tf_agents", "keras", "tensorboard"}
-NO_TENSORFLOW = ("", "config", "config.presets", "config.stages", "configs", "envs", "envs.worker", "envs.control_suite", "replay",
+NO_TENSORFLOW = ("", "files", "config", "config.presets", "config.stages", "configs", "envs", "envs.worker", "envs.control_suite", "replay",
                  "runs.metrics", "runs.run_directory", "runs.seeds", "runs.spaces", "runs.starts", "cli")  # fmt: skip
 LINES = 400
 
@@ -111,7 +124,7 @@ def test_parts_use_only_the_libraries_they_may():
 
 
 def test_files_of_workers_never_name_tensorflow():
-    files = [path for path in MODULES if part(path) in ("", "envs", "replay", "configs")]
+    files = [path for path in MODULES if part(path) in ("", "files", "envs", "replay", "configs")]
     assert [name_of(path) for path in files if libraries_imported(path) & TENSORFLOW] == []
 
 

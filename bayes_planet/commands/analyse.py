@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from bayes_planet.commands.console import divert_output
-from bayes_planet.commands.errors import UserError, user_errors
+from bayes_planet.commands.errors import UserError, reason, user_errors
 from bayes_planet.commands.inputs import check_folder, check_seed, read_config
 from bayes_planet.config import Config
 from bayes_planet.envs.errors import ENVIRONMENT_ERRORS
@@ -45,9 +45,7 @@ def analyse(options: argparse.Namespace) -> int:
         try:
             save(analysis, options.run)
         except OSError as error:
-            raise UserError(
-                f"{folder} could not be written: {error}. Make room, then give the same command."
-            ) from error
+            raise UserError(f"{folder} could not be written: {reason(error)}. Then give the same command.") from error
         if not options.json:
             console.print(f"  saved        {folder} (bayes-planet report {options.run} draws it)", markup=False)
     return 0

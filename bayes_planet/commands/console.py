@@ -10,6 +10,8 @@ from typing import TextIO
 
 from rich.console import Console
 
+from bayes_planet.files.plain import open_own
+
 
 @contextlib.contextmanager
 def divert_output(log_file: Path | str) -> Iterator[Console]:
@@ -37,7 +39,7 @@ def divert_output(log_file: Path | str) -> Iterator[Console]:
     """
     log_file = Path(log_file)
     log_file.parent.mkdir(parents=True, exist_ok=True)
-    log = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    log = open_own(log_file, os.O_WRONLY | os.O_APPEND)
     _flush()
     stdout, stderr = os.dup(1), os.dup(2)
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"

@@ -36,10 +36,14 @@ def print_summary(console: Console, run: Path) -> None:
         ]
         line("weight KL", f"{belief['weight_kl/total']:.0f} nats ({', '.join(layers)})")
     best = RunDirectory(RunDirectory(run).best_model)
-    saved = best.saved_model() or {}
+    try:
+        saved = best.saved_model() or {}
+    except (OSError, ValueError) as error:
+        saved = {}
+        line("best model", str(error))
     if "evaluation" in saved:  # what `EvalCallback` saved under this name has none
         mean = saved["evaluation"]["return_mean"]
-        line("best model", f"{best.path}, after {saved['episodes']} episodes (return {mean:.1f} on average)")
+        line("best model", f"{best.path}, after {saved.get('episodes', '?')} episodes (return {mean:.1f} on average)")
     videos = sorted((run / "videos").glob("open_loop-*"))
     if videos:
         line("video", f"{videos[-1]} (true, predicted, error)")

@@ -12,7 +12,7 @@ import numpy as np
 from rich.console import Console
 
 from bayes_planet.commands.console import divert_output
-from bayes_planet.commands.errors import UserError, user_errors
+from bayes_planet.commands.errors import UserError, reason, user_errors
 from bayes_planet.commands.inputs import check_output, check_seed, read_config
 from bayes_planet.config import Config, presets
 from bayes_planet.config.presets import ConfigError
@@ -143,7 +143,7 @@ def _saved(option: str, path: Path, frames: np.ndarray, fps: float, scale: int) 
     try:
         return str(save_video(path, frames, fps, scale))
     except OSError as error:
-        raise UserError(f"{option} is {str(path)!r}, which could not be written: {error}.") from error
+        raise UserError(f"{option} is {str(path)!r}, which could not be written: {reason(error)}.") from error
 
 
 def _show(console: Console, result: dict[str, Any], options: argparse.Namespace, config: Config) -> None:

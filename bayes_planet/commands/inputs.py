@@ -1,13 +1,13 @@
 """Checks of what commands have in common, before the work that would be lost: the run, the seed, places to write to."""
 
-import errno
 import os
 from pathlib import Path
 
-from bayes_planet.commands.errors import UserError, user_errors
+from bayes_planet.commands.errors import UserError, reason, user_errors
 from bayes_planet.config import Config
 from bayes_planet.config.presets import ConfigError
-from bayes_planet.replay.files import require_writable
+from bayes_planet.files.writing import check_output as check_file
+from bayes_planet.files.writing import require_writable
 from bayes_planet.runs.run_directory import RunDirectory, RunDirectoryError
 
 
@@ -32,28 +32,36 @@ def check_output(option: str, path: Path, folder: bool = False) -> None:
     Args:
       option: that names the file.
       path: of the file, or, with `folder`, of a folder that is to be made or replaced.
-      folder: see there; a file that is there is written into, a folder replaced.
+      folder: see there; a file that is there is replaced, as `files.writing.write_output` does it.
     """
     try:
-        if not folder and path.is_dir():
-            raise UserError(f"{option} is {str(path)!r}, a folder. Accepted: a file.")
-        if folder or not path.exists():
-            above = Path(os.path.realpath(path)).parent  # of a link, where what it leads to lies
-            above.mkdir(parents=True, exist_ok=True)
-            require_writable(above)
-        elif not os.access(path, os.W_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        if not folder:
+            if path.is_dir():
+                raise UserError(f"{option} is {str(path)!r}, a folder. Accepted: a file.")
+            check_file(path)
+            return
+        if path.exists() and not path.is_dir():
+            raise UserError(
+                f"{option} is {str(path)!r}, which is no folder. Accepted: a folder, or a name that is free."
+            )
+        above = Path(os.path.realpath(path)).parent  # of a link, where what it leads to lies
+        above.mkdir(parents=True, exist_ok=True)
+        require_writable(above)
     except OSError as error:
         raise UserError(
-            f"{option} is {str(path)!r}, which cannot be written: {error}. Choose another place."
+            f"{option} is {str(path)!r}, which cannot be written: {reason(error)}. Choose another place."
         ) from error
 
 
 def check_folder(what: str, folder: Path) -> None:
     """Raises UserError where nothing can be written into a folder; one that is not there is to lie in its parent."""
     try:
+        if folder.is_symlink():
+            raise UserError(
+                f"{what}, which is a link to {os.readlink(folder)}. Remove it: a run's folder keeps its own."
+            )
         require_writable(folder if folder.exists() else folder.parent)
     except OSError as error:
         raise UserError(
-            f"{what}, which cannot be written: {error}. Make it a folder that can be written to."
+            f"{what}, which cannot be written: {reason(error)}. Make it a folder that can be written to."
         ) from error

@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from bayes_planet.commands.errors import UserError, user_errors
+from bayes_planet.commands.errors import UserError, reason, user_errors
 from bayes_planet.evaluation import analysis
 from bayes_planet.report import report as write_report
 from bayes_planet.report.reading.runs import RunError
@@ -19,7 +19,7 @@ def report(options: argparse.Namespace) -> int:
         try:
             written = write_report(options.runs, out, options.group, analysis.load, options.detailed, options.figures)
         except OSError as error:
-            raise UserError(f"The report could not be finished: {error}.") from error
+            raise UserError(f"The report could not be finished: {reason(error)}.") from error
     if options.json:
         numbers = {"report": str(written.path), "bytes": written.size, **written.numbers}
         print(json.dumps(numbers, allow_nan=False))

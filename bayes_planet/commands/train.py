@@ -1,7 +1,6 @@
 """`bayes-planet train`: compose environments, agent and trainer, and show what happens."""
 
 import contextlib
-import errno
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,10 +9,12 @@ from rich.console import Console
 
 from bayes_planet import __version__
 from bayes_planet.commands.console import divert_output
-from bayes_planet.commands.errors import UserError, user_errors
+from bayes_planet.commands.errors import UserError, reason, user_errors
 from bayes_planet.config import Config, presets, stages
 from bayes_planet.envs import Workers
 from bayes_planet.envs.errors import ENVIRONMENT_ERRORS
+from bayes_planet.files.json_files import JsonFileError
+from bayes_planet.files.writing import is_disk_full
 from bayes_planet.replay.store import EpisodeLayoutError
 from bayes_planet.runs.run_directory import RunDirectory, RunDirectoryError
 from bayes_planet.training.devices.cluster import ClusterError, Process, this_process
@@ -37,7 +38,7 @@ def train(
     Raises:
       UserError: a configuration, folder or task that cannot be used.
     """
-    with user_errors(presets.ConfigError, RunDirectoryError, ClusterError):
+    with user_errors(presets.ConfigError, RunDirectoryError, ClusterError, JsonFileError):
         config = presets.load(stack, overrides)
         process = this_process() if strategy == "multi_worker" else Process(0, 1)
         if config.train.stages and process.count > 1:
@@ -53,11 +54,15 @@ def train(
                 config = directory.follow(config, process.index, change)
         except OSError as error:
             raise UserError(
-                f"--logdir is {str(logdir)!r}, which cannot be used: {error}. Accepted: a folder that can be written "
-                "to, or a name that is free."
+                f"--logdir is {str(logdir)!r}, which cannot be used: {reason(error)}. Accepted: a folder that can be "
+                "written to, or a name that is free."
             ) from error
     try:
-        with divert_output(directory.logs / "libraries.log") as console, Interruption(console.print) as interruption:
+        with (
+            _disk_errors(directory),
+            divert_output(directory.logs / "libraries.log") as console,
+            Interruption(console.print) as interruption,
+        ):
             console.print(f"bayes-planet {__version__}: {config.env.name} in {logdir}", highlight=False)
             with user_errors(*ENVIRONMENT_ERRORS, ValueError):
                 count = config.env.workers if process.chief else 1  # the others want its spaces alone
@@ -132,7 +137,7 @@ def _train(
                 trainer.run()
         return trainer.counters, trainer.stage_over
 
-    with _disk_errors(directory), user_errors(EpisodeLayoutError, MetricsFileError):
+    with _disk_errors(directory), user_errors(EpisodeLayoutError, MetricsFileError, JsonFileError):
         try:
             done, stage_over = work(config)
             while stage_over:
@@ -173,7 +178,7 @@ def _disk_errors(directory: RunDirectory) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if is_disk_full(error):
             raise UserError(
                 f"The disk under {directory.path} is full. What was saved is intact. Make room, then give the same "
                 "command to go on."

@@ -21,9 +21,20 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from bayes_planet.config import Config
+from bayes_planet.files.plain import read_plain
+from bayes_planet.files.writing import write_atomically
+from bayes_planet.files.yaml_text import MOST_BYTES, check_yaml
 
 INCLUDES = "presets"
 """The key of a YAML file that names the presets it builds on."""
+MOST_LAYERS = 1000
+LARGEST_NUMBER = 2**63 - 1
+LONGEST_FLOAT = 2**10_000  # more than any float, and few enough digits to be shown
+# What reading raises where a file is no YAML, or has in it what cannot be: a day 99, a number of 5000 digits.
+YAML_ERRORS = (
+    *(yaml.YAMLError, OmegaConfBaseException, ValueError, TypeError, KeyError, AttributeError, OverflowError),
+    *(RecursionError, OSError),
+)
 
 
 class ConfigError(ValueError):
@@ -133,16 +144,7 @@ def read(path: str | os.PathLike[str]) -> Config:
 
 def save(config: Config, path: str | os.PathLike[str]) -> None:
     """Writes every setting as YAML. The file is replaced in one go: it is never seen half written."""
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(OmegaConf.to_yaml(OmegaConf.structured(config)))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_atomically(Path(path), OmegaConf.to_yaml(OmegaConf.structured(config)).encode())
 
 
 def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
@@ -170,7 +172,7 @@ def _read_stack(item: str, base: Path | None, parents: tuple[str, ...]) -> list[
         path = path if base is None else base / path
         source, name, folder = f"file {str(path)!r}", str(path.resolve()), path.parent
         try:
-            text = path.read_text(encoding="utf-8")
+            text = read_plain(path, MOST_BYTES).decode()
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"Cannot read config file {str(path)!r}: {error}.") from error
     else:
@@ -185,7 +187,11 @@ def _read_stack(item: str, base: Path | None, parents: tuple[str, ...]) -> list[
         raise ConfigError(
             f"In {source}: {INCLUDES} is {included!r}. Accepted: a list of names, [bayes_planet, laptop]."
         )
-    stack = [layer for entry in included for layer in _read_stack(entry, folder, (*parents, name))]
+    stack: list[tuple[str, dict[str, Any]]] = []
+    for entry in included:
+        stack += _read_stack(entry, folder, (*parents, name))
+        if len(stack) >= MOST_LAYERS:
+            raise ConfigError(f"{source} includes {len(stack)} presets. Accepted: fewer than {MOST_LAYERS} in all.")
     return [*stack, (source, _nested(settings, source))]
 
 
@@ -193,7 +199,7 @@ def _preset_text(name: str) -> str:
     known = list_presets()
     if name in known:
         return (importlib.resources.files("bayes_planet.configs") / f"{name}.yaml").read_text(encoding="utf-8")
-    if Path(name).is_file():
+    if os.path.isfile(name):
         hint = f" There is a file of this name: write it as {os.path.join(os.curdir, name)!r}."
     elif "=" in name:
         hint = " A key=value item is an override, not a preset."
@@ -204,9 +210,10 @@ def _preset_text(name: str) -> str:
 
 def _parse_yaml(text: str, source: str) -> dict[str, Any]:
     try:
+        check_yaml(text)
         # OmegaConf's loader, which refuses duplicate keys and reads 1e-3 as a number.
         settings = OmegaConf.to_container(OmegaConf.create(text) if text.strip() else OmegaConf.create())
-    except (yaml.YAMLError, OmegaConfBaseException) as error:
+    except YAML_ERRORS as error:
         raise ConfigError(f"In {source}: not valid YAML: {error}") from error
     if not isinstance(settings, dict):
         raise ConfigError(f"In {source}: found {type(settings).__name__}. Accepted: keys with values, `seed: 1`.")
@@ -214,12 +221,13 @@ def _parse_yaml(text: str, source: str) -> dict[str, Any]:
 
 
 def _parse_override(item: str) -> dict[str, Any]:
-    key, equals, _ = item.partition("=")
+    key, equals, text = item.partition("=")
     if not equals or not re.fullmatch(r"\w+(\.\w+)*", key):
         raise ConfigError(f"Override {item!r} is not understood. Accepted: key=value, such as train.batch_size=16.")
     try:
+        check_yaml(text)
         settings = OmegaConf.to_container(OmegaConf.from_dotlist([item]))
-    except (yaml.YAMLError, OmegaConfBaseException) as error:
+    except YAML_ERRORS as error:
         raise ConfigError(f"Override {item!r}: not a valid value: {error}") from error
     return typing.cast(dict[str, Any], settings)
 
@@ -229,6 +237,8 @@ def _merge(merged: Any, settings: Mapping[str, Any], source: str) -> Any:
     known = _types(Config)
     leaves = _leaves(settings, known)
     for key, value in leaves:
+        if _is_too_large(value, LONGEST_FLOAT if "float" in str(known.get(key)) else LARGEST_NUMBER):
+            raise ConfigError(f"In {source}: {key} is too large a number. Accepted: at most {LARGEST_NUMBER} in size.")
         if key not in known:
             raise ConfigError(f"In {source}: unknown setting {key!r}.{_suggest_key(key, known)}")
         if dataclasses.is_dataclass(known[key]):
@@ -244,6 +254,12 @@ def _merge(merged: Any, settings: Mapping[str, Any], source: str) -> Any:
                 expected = _describe(known[key])
                 raise ConfigError(f"In {source}: {key} is {value!r}. Accepted: {expected}.") from error
         raise ConfigError(f"In {source}: {error}") from error
+
+
+def _is_too_large(value: Any, largest: int) -> bool:
+    if isinstance(value, list | tuple):
+        return any(_is_too_large(each, largest) for each in value)
+    return isinstance(value, int) and abs(value) > largest
 
 
 def _has_right_type(merged: Any, key: str, value: Any) -> bool:

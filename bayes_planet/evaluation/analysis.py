@@ -1,21 +1,27 @@
 """The results of analysing a run's model, and their files in RUN/analysis/. Reading them needs no TensorFlow."""
 
 import dataclasses
+import errno
 import io
 import json
 import math
 import warnings
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bayes_planet.replay.files import write_atomically
+from bayes_planet.files.archives import read_arrays
+from bayes_planet.files.json_files import read_json
+from bayes_planet.files.plain import read_plain
+from bayes_planet.files.writing import write_atomically
 
 FOLDER, NUMBERS, ARRAYS = "analysis", "analysis.json", "analysis.npz"
 VERSION = 1
+LARGEST_ARRAYS = 2**30
+"""Bytes of all arrays together, unpacked."""
+_NUMBERS = {"version": object, "updates": int, "arrays_bytes": int}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +49,8 @@ def save(analysis: Analysis, run: Path | str) -> Path:
       OSError: it could not be written.
     """
     folder = Path(run) / FOLDER
+    if folder.is_symlink():
+        raise OSError(errno.ELOOP, "It is a link, which is not followed here. Remove it", str(folder))
     folder.mkdir(parents=True, exist_ok=True)
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **analysis.arrays)  # type: ignore[arg-type]
@@ -60,14 +68,14 @@ def load(run: Path | str) -> Analysis | None:
     if not (folder / NUMBERS).exists():
         return None
     try:
-        numbers = json.loads((folder / NUMBERS).read_text(encoding="utf-8"))
-        if not isinstance(numbers, dict) or numbers.get("version") != VERSION or "updates" not in numbers:
+        numbers = read_json(folder / NUMBERS, _NUMBERS, "the numbers of an analysis")
+        if numbers["version"] != VERSION:
             raise ValueError(f"{NUMBERS} is not of version {VERSION}")
-        if (folder / ARRAYS).stat().st_size != numbers["arrays_bytes"]:
+        data = read_plain(folder / ARRAYS, LARGEST_ARRAYS)
+        if len(data) != numbers["arrays_bytes"]:
             raise ValueError(f"{ARRAYS} belongs to another analysis than {NUMBERS}")
-        with np.load(folder / ARRAYS, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        arrays = read_arrays(data, LARGEST_ARRAYS)
+    except (OSError, ValueError) as error:
         warnings.warn(
             f"{folder} cannot be used ({error}). Make it anew: bayes-planet analyse {run}", RuntimeWarning, stacklevel=2
         )

@@ -17,12 +17,13 @@ reading and needs 555 KiB.
 
 import io
 import re
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
+from bayes_planet.files.archives import read_arrays
+from bayes_planet.files.plain import read_plain
 from bayes_planet.replay.rounds import whole_files
 
 Episode = dict[str, np.ndarray]
@@ -37,6 +38,8 @@ LAYOUT: dict[str, tuple[str, int]] = {
     "is_terminal": ("bool", 1),
 }
 LARGEST_EPISODE_BYTES = 2**30
+LARGEST_NUMBER = 2**31 - 1
+"""Of an index, and of the rows in a file's name."""
 PATTERN = "episode-*.npz"
 """What the names of a folder's episodes match; `parse_file_name` is stricter."""
 _FILE_NAME = re.compile(r"episode-(\d{6,})-rows(\d{6,})\.npz")
@@ -56,7 +59,8 @@ def parse_file_name(name: str) -> tuple[int, int] | None:
     match = _FILE_NAME.fullmatch(name)
     if match is None or file_name(int(match[1]), int(match[2])) != name:
         return None
-    return int(match[1]), int(match[2])
+    index, rows = int(match[1]), int(match[2])
+    return (index, rows) if max(index, rows) <= LARGEST_NUMBER else None
 
 
 def episode_files(folder: Path) -> list[tuple[Path, int, int]]:
@@ -142,12 +146,7 @@ def read(path: Path, rows: int | None = None) -> Episode:
     try:
         if path.stat().st_size > LARGEST_EPISODE_BYTES:
             raise ValueError(f"the file is larger than {LARGEST_EPISODE_BYTES} bytes")
-        with zipfile.ZipFile(io.BytesIO(path.read_bytes())) as archive:
-            members = archive.infolist()
-            size = sum(member.file_size for member in members)
-            if size > LARGEST_EPISODE_BYTES + 2**16:  # the headers of the arrays
-                raise ValueError(f"it unpacks to {size} bytes, at most {LARGEST_EPISODE_BYTES} are accepted")
-            episode = {member.filename.removesuffix(".npy"): _array(archive.read(member)) for member in members}
+        episode = read_arrays(read_plain(path, LARGEST_EPISODE_BYTES), LARGEST_EPISODE_BYTES)
         found = validate(episode)
         if rows is not None and found != rows:
             raise ValueError(f"it holds {found} rows, but its name says {rows}")
@@ -156,16 +155,3 @@ def read(path: Path, rows: int | None = None) -> Episode:
     except Exception as error:  # a damaged archive makes zipfile, zlib and NumPy raise nearly anything
         raise CorruptEpisodeError(f"{path} cannot be used: {error}") from error
     return episode
-
-
-def _array(data: bytes) -> np.ndarray:
-    """The array of an `.npy` member. Not `numpy.load`, which allocates whatever size a damaged header claims."""
-    stream = io.BytesIO(data)
-    version = np.lib.format.read_magic(stream)
-    if version != (1, 0):
-        raise ValueError(f"array format {version} is not (1, 0)")
-    shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(stream)
-    if dtype.hasobject:
-        raise ValueError("it holds Python objects")
-    array = np.frombuffer(data, dtype, offset=stream.tell())
-    return array.reshape(shape[::-1]).T if fortran_order else array.reshape(shape)

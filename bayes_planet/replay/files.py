@@ -1,79 +1,18 @@
-"""Writing a file or a folder whole or not at all."""
+"""Writing a folder whole or not at all."""
 
 import contextlib
 import fcntl
 import os
 import re
 import shutil
-import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
-TEMPORARY_SUFFIX = ".tmp"
+from bayes_planet.files.plain import open_own
+
 # Beside a folder that is being replaced; earlier versions had the number of the process for the random one.
 _LEFTOVER = r"([0-9a-f]{32}|\d+)\.(?:new|old|lock)"
-
-
-def sync_folder(folder: Path) -> None:
-    """Makes renames inside `folder` survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def require_writable(folder: Path) -> None:
-    """Raises OSError, with the name of the folder, where no file can be made in it; leaves nothing there."""
-    try:
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:  # which names a file that nobody has asked for
-        raise OSError(error.errno, error.strerror, str(folder)) from error
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Writes `data` to `path` so that a reader, at any moment and after any crash, finds the old file or the new one.
-
-    The data goes to a temporary name in the same folder, is fsynced and renamed; then the folder is fsynced.
-
-    Raises:
-        OSError: the data could not be written (disk full, file too large, no permission). `path` is as it was
-            and the temporary file is gone.
-    """
-    write_together({path: data})
-
-
-def write_together(files: Mapping[Path, bytes]) -> None:
-    """`write_atomically` of several files in one folder, which take their names one right after the other.
-
-    All data are on disk before the first has its name: what can fail has failed by then, and what a kill could come
-    between is renames alone.
-
-    Args:
-        files: data by path.
-
-    Raises:
-        OSError: as `write_atomically`; none of the files was written.
-    """
-    temporary = {path: path.with_name(f".{path.name}{TEMPORARY_SUFFIX}") for path in files}
-    new = [path for path in files if not path.exists()]
-    try:
-        for path, data in files.items():
-            with open(temporary[path], "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-        for path in files:
-            os.replace(temporary[path], path)
-    except BaseException:
-        for leftover in (*temporary.values(), *new):  # those in front of a rename that failed, too
-            with contextlib.suppress(OSError):
-                leftover.unlink(missing_ok=True)
-        raise
-    for folder in {path.parent for path in files}:
-        sync_folder(folder)
 
 
 @contextlib.contextmanager
@@ -136,7 +75,7 @@ def _remove(*folders: Path) -> None:
 @contextlib.contextmanager
 def _locked(path: Path, wait: bool) -> Iterator[None]:
     """BlockingIOError: another process holds it, and this one was not to wait."""
-    with open(path, "wb") as file:
+    with open(open_own(path, os.O_RDWR), "rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:

@@ -2,22 +2,27 @@
 
 One file takes its name in one step; several take theirs one by one. So the names are noted in a file beside them
 before the first is given, and the note goes when the last is. What a note names does not count, and the next writer
-removes it.
+removes it: files of this folder alone, and none that is older than the note.
 """
 
 import contextlib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from bayes_planet.replay.files import sync_folder, write_atomically, write_together
+from bayes_planet.files.plain import read_plain
+from bayes_planet.files.writing import sync_folder, write_atomically, write_together
 
 UNFINISHED = ".unfinished-round"
+MOST_NOTE_BYTES = 2**20
+_NAME = re.compile(r"[\w-]{1,200}\.npz")
 
 
 def write_round(folder: Path, files: Mapping[str, bytes]) -> None:
     """Writes files, data by name, into `folder`: for `whole_files`, all at once.
 
-    One process at a time may do so in a folder, and has called `remove_unfinished` before.
+    One process at a time may do so in a folder, and has called `remove_unfinished` before. Names are letters,
+    digits, _ and -, and end in .npz.
 
     Raises:
         OSError: as `write_atomically`; none of the files was written.
@@ -56,7 +61,19 @@ def remove_unfinished(folder: Path) -> None:
 
 
 def _unfinished(folder: Path) -> set[str]:
+    """The names in the note that can be of its round, since their files are not older. What else it holds says nothing:
+    the folder may come from anywhere."""
+    note = folder / UNFINISHED
     try:
-        return set((folder / UNFINISHED).read_text().splitlines())
-    except FileNotFoundError:
+        lines = read_plain(note, MOST_NOTE_BYTES).decode(errors="replace").splitlines()
+        written = note.stat().st_mtime_ns
+    except OSError:  # there is none; or it is no file, and names nothing
         return set()
+    return {name for name in lines if _NAME.fullmatch(name) and _is_newer(folder / name, written)}
+
+
+def _is_newer(path: Path, written: int) -> bool:
+    try:
+        return path.lstat().st_mtime_ns >= written
+    except OSError:  # not there, or not yet
+        return True

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
+from bayes_planet.files.plain import open_plain
+from bayes_planet.files.writing import remove_leftovers, sync_folder
 from bayes_planet.replay import episode as episodes_format
 from bayes_planet.replay.drops import drop_weights
 from bayes_planet.replay.episode import CorruptEpisodeError, Episode
-from bayes_planet.replay.files import TEMPORARY_SUFFIX, sync_folder
 from bayes_planet.replay.rounds import remove_unfinished, whole_files, write_round
 from bayes_planet.replay.sampling import UNIFORM, Drops, Shares, choose
 
@@ -171,8 +172,7 @@ class EpisodeStore:
             rows = {index: self._check_new(episode, index) for index, episode in episodes.items()}
             new = {int(index): episode for index, episode in episodes.items()}
             if not self._swept:  # by the writer alone: to a reader, a temporary file may be one being written
-                for leftover in self.directory.glob(f".*{TEMPORARY_SUFFIX}"):
-                    leftover.unlink(missing_ok=True)
+                remove_leftovers(self.directory)
                 remove_unfinished(self.directory)
                 self._swept = True
             names = {index: episodes_format.file_name(index, rows[index]) for index in new}
@@ -358,7 +358,7 @@ def _named(path: Path) -> Iterator[None]:
 
 def _ends_as_archive(path: Path) -> bool:
     """Whether a file was written to its end, which is all that is read."""
-    with _named(path), open(path, "rb") as file:
+    with _named(path), open_plain(path) as file:
         size = os.fstat(file.fileno()).st_size
         for length in _ARCHIVE_END_BYTES:
             file.seek(max(0, size - length))

@@ -5,14 +5,19 @@ import json
 import os
 import re
 import shutil
+import uuid
 import warnings
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import tensorflow as tf
 
-from bayes_planet.replay.files import sync_folder
+from bayes_planet.files.json_files import Shape, check, read_json
+from bayes_planet.files.plain import open_plain
+from bayes_planet.files.writing import is_disk_full, sync_folder
+from bayes_planet.training.file_patterns import without_pattern
 
 Counters = dict[str, Any]
 
@@ -39,6 +44,7 @@ class Checkpoints:
         directory: where the folders lie; made by the first `save`.
         keep: newest checkpoints kept, 1 or more.
         optional: names of trackables that a checkpoint may lack, or hold although there are none now.
+        counters: what the counters must be, as `files.json_files` says it. A checkpoint with others does not work.
         **trackables: what `tf.train.Checkpoint` takes: models, optimizers, variables, `tf.random.Generator`.
 
     Attributes:
@@ -46,7 +52,14 @@ class Checkpoints:
         lacking: the optional trackables that it left as they were, since the checkpoint does not hold them.
     """
 
-    def __init__(self, directory: Path | str, keep: int, optional: Collection[str] = (), **trackables: Any) -> None:
+    def __init__(
+        self,
+        directory: Path | str,
+        keep: int,
+        optional: Collection[str] = (),
+        counters: Shape = MappingProxyType({"updates": int}),
+        **trackables: Any,
+    ) -> None:
         if keep < 1:
             raise ValueError(f"keep is {keep!r}. Accepted: 1 or more checkpoints.")
         self.directory = Path(directory)
@@ -54,6 +67,7 @@ class Checkpoints:
         self.lacking: set[str] = set()
         self._keep = keep
         self._optional = set(optional)
+        self._counters = dict(counters)
         self._trackables = trackables
         self._checkpoint = tf.train.Checkpoint(**trackables)
 
@@ -84,7 +98,7 @@ class Checkpoints:
         # Names only grow, as a folder cannot be replaced in one step.
         repeats = [_numbers(path)[1] for path in self.folders if _numbers(path)[0] == updates]
         name = f"ckpt-{updates:08d}" + (f".{max(repeats) + 1}" if repeats else "")
-        temporary = self.directory / f"{_TEMPORARY}{name}"
+        temporary = self.directory / f"{_TEMPORARY}{name}-{uuid.uuid4().hex}"
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             self._sweep()
@@ -99,9 +113,10 @@ class Checkpoints:
             sync_folder(self.directory)
         except (tf.errors.OpError, OSError) as error:
             shutil.rmtree(temporary, ignore_errors=True)
+            full = f" The disk under {self.directory} is full: make room." if is_disk_full(error) else ""
             raise CheckpointError(
                 f"Checkpoint {self.directory / name} could not be written: {_reason(error)}. "
-                f"Earlier ones are untouched ({len(self.folders)} present). Is the disk full?"
+                f"Earlier ones are untouched ({len(self.folders)} present).{full}"
             ) from error
         self._prune()
         return self.directory / name
@@ -109,12 +124,14 @@ class Checkpoints:
     def _sweep(self) -> None:
         """Removes what killed processes have left half written or half removed."""
         for path in self.directory.glob(f"{_TEMPORARY}*"):
+            if path.is_symlink():  # never made here, and never followed
+                path.unlink()
             shutil.rmtree(path, ignore_errors=True)
 
     def _prune(self) -> None:
         for path in self.folders[: -self._keep]:
             # Renamed first: if the removal is cut short, no half checkpoint carries a checkpoint's name.
-            doomed = self.directory / f"{_TEMPORARY}{path.name}"
+            doomed = self.directory / f"{_TEMPORARY}{path.name}-{uuid.uuid4().hex}"
             try:
                 path.rename(doomed)
             except OSError as error:
@@ -144,8 +161,11 @@ class Checkpoints:
         failures: dict[Path, str] = {}
         for folder in reversed(self.folders):
             try:
-                counters = _decode_counters(folder / "counters.json")
-                lacking = self._read(str(folder / "variables"), partial)
+                counters = _read_counters(folder / "counters.json", self._counters)
+                for path in folder.iterdir():
+                    open_plain(path).close()  # TensorFlow would wait for a pipe
+                with without_pattern(folder) as plain:
+                    lacking = self._read(str(plain / "variables"), partial)
             except _BROKEN as error:
                 failures[folder] = _reason(error)
                 warnings.warn(f"Skipped checkpoint {folder}: {failures[folder]}.", RuntimeWarning, stacklevel=2)
@@ -206,11 +226,13 @@ def _encode_counters(counters: Mapping[str, Any]) -> str:
     return json.dumps({"counters": json.loads(plain), "sha256": hashlib.sha256(plain.encode()).hexdigest()})
 
 
-def _decode_counters(path: Path) -> Counters:
-    content = json.loads(path.read_bytes())
+def _read_counters(path: Path, shape: Shape) -> Counters:
+    shape_of_file = {"counters": {str: object}, "sha256": str}
+    content = read_json(path, shape_of_file, "the counters of a checkpoint and their checksum")
     plain = json.dumps(content["counters"], sort_keys=True)
     if hashlib.sha256(plain.encode()).hexdigest() != content["sha256"]:
         raise ValueError(f"{path.name} does not match its checksum")
+    check(content["counters"], shape)
     return content["counters"]
 
 

@@ -11,15 +11,22 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
-from bayes_planet.replay.files import write_atomically
+from bayes_planet.files.json_files import MOST_BYTES, MOST_LINES_BYTES, JsonFileError, parse_json
+from bayes_planet.files.plain import open_own, read_plain
+from bayes_planet.files.writing import write_atomically
 from bayes_planet.report.videos.files import encode_gif
 
 COUNTERS = ("updates", "env_steps", "episodes", "time", "wall_clock")
 Row = dict[str, Any]
+ROW = {
+    **{f"{name}?": float for name in ("updates", "env_steps", "episodes", "time", "train/episode", "eval/return_mean")},
+    "wall_clock?": str,
+}
+"""What those of a row's values must be that are read again."""
 
 
 def read_metrics(path: Path | str) -> list[Row]:
@@ -28,26 +35,24 @@ def read_metrics(path: Path | str) -> list[Row]:
     Needs no TensorFlow.
 
     Raises:
-        ValueError: another line is no JSON object; the message has its number.
+        MetricsFileError: another line is no JSON object, or has counters that are no numbers; the message has its
+            line's number.
         OSError: the file cannot be read.
     """
     path = Path(path)
-    lines = path.read_bytes().split(b"\n")
+    lines = read_plain(path, MOST_LINES_BYTES).split(b"\n")
     rows: list[Row] = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
-            if not isinstance(row, dict):
-                raise ValueError(f"it is a {type(row).__name__}")
-        except ValueError as error:
+            if len(line) > MOST_BYTES:
+                raise JsonFileError(f"Line {number} of {path} has {len(line)} bytes. Accepted: at most {MOST_BYTES}.")
+            row = parse_json(line, ROW, "a JSON object, one a line", f"Line {number} of {path}")
+        except JsonFileError as error:
             if number == len(lines):  # no newline follows: the writer did not come to the end
                 break
-            raise MetricsFileError(
-                f"Line {number} of {path} is not a JSON object ({error}). Accepted: one object a line. "
-                "Delete the line to go on without it."
-            ) from error
+            raise MetricsFileError(f"{error} Delete the line to go on without it.") from error
         rows.append(row)
     return rows
 
@@ -79,14 +84,17 @@ class MetricsWriter:
         self._start = time.monotonic()
         if self.path.exists():
             self._rewrite(read_metrics(self.path))
-        self._file = open(self.path, "ab")  # noqa: SIM115
+        self._file = self._opened()
         with self._os_errors():
             self._summaries = tf.summary.create_file_writer(str(logdir / "tensorboard"), flush_millis=10_000)
+
+    def _opened(self) -> IO[bytes]:
+        return open(open_own(self.path, os.O_WRONLY | os.O_APPEND), "ab")
 
     def _rewrite(self, rows: list[Row]) -> None:
         """Writes the file anew if it holds something else than `rows`, and goes on from the last row's time."""
         data = b"".join(_encode(row) for row in rows)
-        if data != self.path.read_bytes():
+        if data != read_plain(self.path, MOST_LINES_BYTES):
             write_atomically(self.path, data)
         self._seconds_before = max((row["time"] for row in rows if "time" in row), default=0.0)
         self._start = time.monotonic()
@@ -183,7 +191,7 @@ class MetricsWriter:
         rows = read_metrics(self.path)
         kept = [row for row in rows if row.get("updates", 0) <= updates]
         self._rewrite(kept)
-        self._file = open(self.path, "ab")  # noqa: SIM115
+        self._file = self._opened()
         return kept
 
     def flush(self) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import fcntl
 import json
+import os
 import time
 from pathlib import Path
 from typing import IO, Any
@@ -12,14 +13,29 @@ import gymnasium
 
 from bayes_planet.config import Config, presets, stages
 from bayes_planet.envs.rendering import find_backend, resolve_quality
+from bayes_planet.files.json_files import MOST_LINES_BYTES, JsonFileError, read_json
+from bayes_planet.files.plain import open_own, open_plain, read_plain
+from bayes_planet.files.writing import remove_leftovers, write_atomically
 from bayes_planet.replay.episode import episode_files
-from bayes_planet.replay.files import recover_folder, write_atomically
+from bayes_planet.replay.files import recover_folder
 from bayes_planet.runs import spaces
 from bayes_planet.runs.starts import announcement, start, versions
 
 # Settings that may change between two starts of one run, since they do not change what was learned so far.
 # How long a process beside the chief waits for it to replace what a start that came to nothing has left, in seconds.
 REPLACING_SECONDS = 60.0
+
+
+# Of model.json; what a later version may write otherwise is looked at once its format is known.
+SAVED_MODEL = {
+    "format": object,
+    "optimizer?": bool,
+    "versions?": {str: str},
+    "episodes?": int,
+    "env_steps?": int,
+    "updates?": int,
+    "evaluation?": {"return_mean": float, "returns?": [float]},
+}
 
 
 class RunDirectoryError(ValueError):
@@ -47,7 +63,7 @@ class RunDirectory:
         self.best_model = self.path / "best_model"
         self.videos = self.path / "videos"
         self.logs = self.path / "logs"
-        self._lock: IO[str] | None = None
+        self._lock: IO[bytes] | None = None
         self.metrics = self.path
 
     def follow(self, config: Config, index: int, change: bool = False, seconds: float = 600.0) -> Config:
@@ -69,6 +85,7 @@ class RunDirectory:
                 self._check(config, change)
                 break
             time.sleep(0.1)
+        self.check_links()
         self.logs = self.logs / f"process-{index}"
         self.logs.mkdir(parents=True, exist_ok=True)
         self.metrics = self.logs
@@ -97,9 +114,12 @@ class RunDirectory:
                 "In Python, BayesPlanet.load(path, logdir=...) starts a run from its weights; `bayes-planet unpack` "
                 "makes one of what `bayes-planet pack` wrote."
             )
+        self.check_links()
         self.logs.mkdir(parents=True, exist_ok=True)
         self.lock()
         try:
+            for folder in (self.path, self.videos, self.path / "analysis"):
+                remove_leftovers(folder)
             config = self._as_drawn(config)
             recover_folder(self.best_model)
             now = stages.at(config, self.count_episodes())
@@ -147,7 +167,7 @@ class RunDirectory:
         for folder in (self.episodes, self.checkpoints):
             if folder.is_dir() and any(not path.name.startswith(".") for path in folder.iterdir()):
                 return True
-        return self.metrics_file.exists() and bool(self.metrics_file.read_bytes().strip())
+        return self.metrics_file.exists() and bool(read_plain(self.metrics_file, MOST_LINES_BYTES).strip())
 
     def read_config(self) -> Config:
         """The configuration of a run or a saved model that exists.
@@ -172,7 +192,7 @@ class RunDirectory:
 
     def read_spaces(self) -> tuple[gymnasium.spaces.Dict, gymnasium.spaces.Box] | None:
         """(observation space, action space); None for a run of an earlier version, which did not keep them."""
-        return spaces.decode(self.spaces_file.read_bytes()) if self.spaces_file.exists() else None
+        return spaces.read(self.spaces_file) if self.spaces_file.exists() else None
 
     def record_start(self, episodes: int) -> None:
         """Adds to starts.json who works on the run from here on: command line, machine, versions. The chief alone.
@@ -223,27 +243,40 @@ class RunDirectory:
         if not self.starts_file.exists():
             return [], {}
         try:
-            starts = json.loads(self.starts_file.read_text(encoding="utf-8"))
-            if not isinstance(starts, list) or not all(isinstance(each, dict) and "started" in each for each in starts):
-                raise ValueError("it is no list of starts")
-            if starts and not isinstance(starts[-1].get("changed_from", {}), dict):
-                raise ValueError("changed_from is no table of settings")
-        except ValueError as error:
+            shape = [{"started": str, "changed_from?": {str: object}}]
+            starts = read_json(self.starts_file, shape, "a list of the starts of the run")
+        except JsonFileError as error:
             raise RunDirectoryError(
-                f"{self.starts_file} cannot be read ({error}). It says how the run was made, and nothing depends on "
-                "it: restore it, or move it away."
+                f"{error} It says how the run was made, and nothing depends on it: restore it, or move it away."
             ) from error
         if starts and "changed_from" in starts[-1]:
             return starts[:-1], starts[-1]["changed_from"]
         return starts, {}
 
     def saved_model(self) -> dict[str, Any] | None:
-        """What model.json says of a saved model; None: the folder is a run."""
-        return json.loads(self.model_file.read_text(encoding="utf-8")) if self.model_file.exists() else None
+        """What model.json says of a saved model; None: the folder is a run.
+
+        Raises:
+          JsonFileError: it is not as `saved_model.save` writes it.
+        """
+        if not self.model_file.exists():
+            return None
+        return read_json(self.model_file, SAVED_MODEL, "model.json of a saved model")
+
+    def check_links(self) -> None:
+        """Raises RunDirectoryError where a folder in the run's is a link: what is written, replaced or removed in it
+        would be so somewhere else. The run's own folder may be one."""
+        names = ("episodes", "checkpoints", "best_model", "videos", "logs", "tensorboard", "analysis")
+        for folder in (self.path / name for name in names):
+            if folder.is_symlink():
+                raise RunDirectoryError(
+                    f"{folder} is a link to {os.readlink(folder)}, and what is done in a run's folder must stay there. "
+                    "Put the folder itself in the link's place; --logdir may be a link."
+                )
 
     def lock(self) -> None:
         """Keeps other processes from training here until this one ends, however it ends."""
-        self._lock = open(self.path / ".lock", "w")  # noqa: SIM115
+        self._lock = open(open_own(self.path / ".lock", os.O_RDWR), "rb")  # noqa: SIM115
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -263,7 +296,7 @@ class RunDirectory:
     def is_locked(self) -> bool:
         """Whether a process trains here. On a file system without locks, which cannot tell, it is taken to."""
         try:
-            with open(self.path / ".lock") as file:
+            with open_plain(self.path / ".lock") as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
             return True

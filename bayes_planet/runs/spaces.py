@@ -1,10 +1,18 @@
 """Spaces of a run as JSON: what the agent sees and does, without the environment that has it."""
 
 import json
+import math
+from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
+
+from bayes_planet.files.json_files import JsonFileError, read_json
+
+MOST_ENTRIES = 2**24
+_BOX = {"shape": [int], "dtype": str, "low": (float, None), "high": (float, None)}
+_EXPECTED = "spaces.json of a run, an object of observation and action"
 
 
 def encode(observation_space: gymnasium.spaces.Dict, action_space: gymnasium.spaces.Box) -> bytes:
@@ -13,20 +21,19 @@ def encode(observation_space: gymnasium.spaces.Dict, action_space: gymnasium.spa
     return json.dumps({"observation": described, "action": _describe(action_space)}, indent=1).encode() + b"\n"
 
 
-def decode(text: bytes) -> tuple[gymnasium.spaces.Dict, gymnasium.spaces.Box]:
-    """(observation space, action space) of such a text.
+def read(path: Path) -> tuple[gymnasium.spaces.Dict, gymnasium.spaces.Box]:
+    """(observation space, action space) of a file with such a text.
 
     Raises:
-      ValueError: it is something else.
+      JsonFileError: it is something else.
+      OSError: it cannot be read.
     """
+    described = read_json(path, {"observation": {str: _BOX}, "action": _BOX}, _EXPECTED)
     try:
-        described = json.loads(text)
         observations: dict[str, gymnasium.Space] = {key: _box(entry) for key, entry in described["observation"].items()}
         return gymnasium.spaces.Dict(observations), _box(described["action"])
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise ValueError(
-            f"The spaces are {text[:80]!r}, which cannot be used ({error!r}). Accepted: spaces.json of a run."
-        ) from error
+    except Exception as error:  # Gymnasium and NumPy raise nearly anything for sizes and types that they cannot have
+        raise JsonFileError(f"{path} cannot be used: {str(error)[:200]}. Expected: {_EXPECTED}.") from error
 
 
 def _describe(space: gymnasium.Space) -> dict[str, Any]:
@@ -46,6 +53,10 @@ def _equal(bound: np.ndarray) -> bool:
 
 
 def _box(entry: dict[str, Any]) -> gymnasium.spaces.Box:
+    if len(entry["shape"]) > 4 or not 0 < math.prod(entry["shape"]) <= MOST_ENTRIES or min(entry["shape"]) < 1:
+        raise ValueError(f"the shape {entry['shape'][:8]} is not of 1 to {MOST_ENTRIES} entries")
+    if entry["dtype"] not in ("uint8", "float32", "float64", "int64"):
+        raise ValueError(f"the dtype is {entry['dtype'][:40]!r}")
     dtype = np.dtype(entry["dtype"]).type
     low = -np.inf if entry["low"] is None else entry["low"]
     high = np.inf if entry["high"] is None else entry["high"]

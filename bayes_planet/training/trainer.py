@@ -22,7 +22,7 @@ from bayes_planet.evaluation.score import Score, environments_for
 from bayes_planet.evaluation.scoring import timed_score
 from bayes_planet.planning import Actor
 from bayes_planet.replay import CorruptEpisodeError, EpisodeStore, Prefetcher, episode_return
-from bayes_planet.report.videos.files import save_video
+from bayes_planet.report.videos.files import save_gif
 from bayes_planet.runs.checkpoints import CheckpointError
 from bayes_planet.runs.metrics import MetricsWriter
 from bayes_planet.runs.run_directory import RunDirectory
@@ -167,8 +167,8 @@ class Trainer:
         saved = self.checkpoints.restore()
         if saved is not None:
             self.learner.set_learning_rate()
-            self._evaluated_at = int(saved["evaluated_at"])
-            self._snapshot_at = int(saved.get("snapshot_at", -1))
+            self._evaluated_at = saved["evaluated_at"]
+            self._snapshot_at = saved.get("snapshot_at", -1)
             self._extra_updates = extra_updates(self.config, saved, self.replay.episodes)
             if self._snapshot is not None and self.checkpoints.lacking:
                 self._snapshot()  # until now it collected between the updates, with the weights of the time
@@ -390,7 +390,7 @@ class Trainer:
         if not live.values:
             self._events.note(f"No open-loop prediction: the episodes have {live.rows} rows.")
         for name, frames in live.videos.items():
-            save_video(self.directory.videos / f"{name}-{counters.episodes:06d}.gif", frames, fps=15, scale=2)
+            save_gif(self.directory.videos / f"{name}-{counters.episodes:06d}.gif", frames, fps=15, scale=2)
             self.metrics.video(name, frames, self.env_steps)
         return live.values
 

@@ -161,7 +161,7 @@ def test_evaluate_refuses_videos_before_it_starts_anything(capsys, tmp_path):
     assert "has no images" in fails(capsys, "evaluate", logdir, "--open-loop", tmp_path / "new" / "film.gif")
     assert not (tmp_path / "new").exists()
     for place, reason in (
-        (logdir / "config.yaml" / "film.gif", "File exists"),
+        (logdir / "config.yaml" / "film.gif", "Not a directory"),
         (logdir / "config.yaml" / "deep" / "film.gif", "Not a directory"),
         (tmp_path / ("a" * 300 + ".gif"), "File name too long"),
     ):

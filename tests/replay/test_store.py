@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from bayes_planet.replay import CorruptEpisodeError, EpisodeStore
+from bayes_planet.replay import episode as episode_module
 from bayes_planet.replay import store as store_module
 from bayes_planet.replay.store import EpisodeLayoutError
 from tests.replay.make import assert_same, make_episode
@@ -255,21 +256,15 @@ def test_a_failing_disk_is_no_corrupt_file(tmp_path, monkeypatch):
 
         readall = readinto = read
 
-    real = io.open
-
-    def fails(path, mode="r", *others):
-        return Failing(path, mode) if Path(path).suffix == ".npz" else real(path, mode, *others)
-
     with monkeypatch.context() as patch:
-        patch.setattr(store_module, "open", fails, raising=False)
-        patch.setattr(zipfile.io, "open", fails)
+        patch.setattr(store_module, "open_plain", Failing)
         with pytest.raises(OSError, match=r"left as it is: Input/output error: .*episode-000000") as raised:
             EpisodeStore(tmp_path, 0)
         assert raised.value.errno == errno.EIO
     store = EpisodeStore(tmp_path, 0)
     assert store.indices == [0, 1] and store.corrupt == 0
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "read_bytes", lambda path: Failing(path, "rb").read())
+        patch.setattr(episode_module, "read_plain", lambda path, most: Failing(path, "rb").read())
         with pytest.raises(OSError, match=r"left as it is: Input/output error: .*episode-000001"):
             store.load(1)
     assert_same(store.load(1), make_episode(1, 12))
@@ -289,7 +284,7 @@ def test_only_the_end_of_a_large_file_is_read_on_opening(tmp_path, monkeypatch):
     path = EpisodeStore(tmp_path, 0).path(1)
     with zipfile.ZipFile(path, "a") as archive:
         archive.comment = b"x" * 65535
-    monkeypatch.setattr(store_module, "open", lambda path, mode: Counting(path, mode), raising=False)
+    monkeypatch.setattr(store_module, "open_plain", Counting)
     store = EpisodeStore(tmp_path, 0)
     assert store.indices == [0, 1] and [len(data) for data in read] == [22, 22, 65558]
     assert_same(store.load(1), make_episode(1, 2000, image=True))

@@ -162,7 +162,9 @@ def test_a_broken_line_in_the_middle_is_named(tmp_path):
     path = tmp_path / "metrics.jsonl"
     for wrong in ("{broken", "[1]"):
         path.write_text(f'{{"updates": 1}}\n{wrong}\n{{"updates": 2}}\n')
-        with pytest.raises(ValueError, match=r"Line 2 of .*metrics.jsonl is not a JSON object.*Delete the line"):
+        with pytest.raises(
+            ValueError, match=r"Line 2 of .*metrics.jsonl cannot be used.*Expected: a JSON object.*Delete the line"
+        ):
             read_metrics(path)
 
 

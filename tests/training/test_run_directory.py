@@ -433,10 +433,10 @@ def test_a_machine_is_what_the_system_says():
 @pytest.mark.parametrize("text", ["[{", "{}", "[3]", '[{"started": "", "changed_from": 3}]'])
 def test_a_broken_list_of_starts_is_named_and_kept(run, text):
     run.starts_file.write_text(text)
-    with pytest.raises(RunDirectoryError, match="starts.json cannot be read"):
+    with pytest.raises(RunDirectoryError, match="starts.json cannot be used"):
         run.record_start(0)
     run.unlock()
-    with pytest.raises(RunDirectoryError, match="starts.json cannot be read"):
+    with pytest.raises(RunDirectoryError, match="starts.json cannot be used"):
         RunDirectory(run.path).prepare(learning_rate(5e-4), change=True)
     assert run.starts_file.read_text() == text and read_starts(run.path) == []
     assert run.read_config() == seeded(3)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bayes_planet.replay.files import write_atomically
+from bayes_planet.files.writing import write_output
 from bayes_planet.report.pages.section import Details, Part, Picture, Section
 
 _ENDINGS = {"image/svg+xml": "svg", "image/png": "png"}
@@ -24,7 +24,7 @@ def save_figures(sections: Sequence[Section], folder: Path) -> list[Path]:
     for name, picture in _named(sections):
         numbers[name] = numbers.get(name, 0) + 1
         path = folder / f"{name}-{numbers[name]}.{_ENDINGS[picture.media_type]}"
-        write_atomically(path, picture.data)
+        write_output(path, picture.data)
         written.append(path)
     return written
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import bayes_planet
-from bayes_planet.replay.files import require_writable, write_atomically
+from bayes_planet.files.writing import check_output, require_writable, write_output
 from bayes_planet.report.figures import belief as belief_figures
 from bayes_planet.report.figures import groups as group_figures
 from bayes_planet.report.figures import run as run_figures
@@ -54,7 +54,7 @@ def compose(
         raise RunError(f"--out is {out}, a folder. Accepted: a file, such as {out / 'report.html'}.")
     runs = read_runs(paths)
     groups = group_runs(runs, group_by)
-    _make_folder("--out", out, out.parent)
+    _check_out(out, runs)
     if figures is not None:
         _make_folder("--figures", figures, figures)
     # A run's own curve may be compared with nothing: it is the page of one run that shows it best.
@@ -69,14 +69,30 @@ def compose(
         sections = group_sections(groups, load_analysis, detailed)
     made = datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes")
     page = render(title, subtitle, sections, f"Written by bayes-planet {bayes_planet.__version__} at {made}.")
-    write_atomically(out, page)
+    write_output(out, page)
     missing = {run.name: list(run.missing) for run in runs}
     files = () if figures is None else tuple(save_figures(sections, figures))
-    return Report(out, os.path.getsize(out), numbers(groups), missing, files)
+    return Report(out, len(page), numbers(groups), missing, files)
+
+
+def _check_out(out: Path, runs: Sequence[Run]) -> None:
+    """RunError, before the work, where the page cannot be written, or would be written through a link in a run, which
+    may come from somebody else."""
+    if out.is_symlink() and any(out.parent.resolve() == run.path.resolve() for run in runs):
+        raise RunError(
+            f"{out} is a link to {os.readlink(out)}. The page of a run is not written out of its folder by surprise: "
+            "name the place with --out, or remove the link."
+        )
+    try:
+        check_output(out)
+    except OSError as error:
+        raise RunError(f"--out is {out}, which cannot be written: {error}. Choose another place.") from error
 
 
 def _make_folder(option: str, path: Path, folder: Path) -> None:
     """The folder that an option's file or figures go to; RunError, before the work, where nothing can be written."""
+    if folder.exists() and not folder.is_dir():
+        raise RunError(f"{option} is {path}, which is no folder. Accepted: a folder, or a name that is free.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         require_writable(folder)
@@ -182,7 +198,15 @@ def analysis_sections(run: Run, load: Callable[[Path], Any] | None) -> list[Sect
             f"this run. `bayes-planet analyse {run.path}` computes them; then make this page again."
         )
         return [Section(title, "", [*(Note(str(each.message), "warning") for each in caught), Note(text, "missing")])]
-    return model_figures.sections(analysis)
+    try:
+        return model_figures.sections(analysis)
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        text = (
+            f"{run.path / 'analysis' / 'analysis.json'} or the arrays beside it do not hold what an analysis of this "
+            f"version does ({type(error).__name__}: {str(error)[:200]}). `bayes-planet analyse {run.path}` makes it "
+            "anew."
+        )
+        return [Section(title, "", [Note(text, "missing")])]
 
 
 def _seed(run: Run) -> str:

@@ -2,7 +2,6 @@
 
 import functools
 import importlib.metadata
-import json
 import platform
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 
 import bayes_planet
 from bayes_planet.config import Config, presets
+from bayes_planet.files.json_files import JsonFileError, read_json
 from bayes_planet.report.figures.curves import duration, histogram_median, histograms, short
 from bayes_planet.report.pages.section import Details, Note, Part, Table
 from bayes_planet.report.reading.runs import Run
@@ -57,14 +57,16 @@ def configuration(run: Run) -> list[Part]:
     if run.settings:
         rows = [(key, _show(value)) for key, value in run.settings.items()]
         parts.append(Details("Full configuration", [Table(("setting", "value"), rows, "config.yaml")]))
+    missing: list[str] = []
     starts = [
         (str(each["episodes"]), str(each["started"])[:16], str(each["command"]), machine_text(each["machine"]))
-        for each in read_starts(run.path)
+        for each in read_starts(run.path, missing)
     ]
     if starts:
         caption = "Each process that worked on the run: from which episode on, since when (UTC), and where."
         parts.append(Table(("episodes before", "since", "command", "machine"), starts, caption))
-    recorded = _recorded_versions(run)
+    recorded = _recorded_versions(run, missing)
+    parts += [Note(text, "missing") for text in missing]
     if recorded:
         parts.append(Table(("package", "version"), sorted(recorded.items()), "Versions the run was trained with."))
     else:
@@ -238,12 +240,15 @@ def _over_all_starts(counts: np.ndarray) -> float:
     return float(counts[ends].sum())
 
 
-def _recorded_versions(run: Run) -> dict[str, str]:
-    try:
-        found = json.loads((run.path / "versions.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+def _recorded_versions(run: Run, missing: list[str]) -> dict[str, str]:
+    path = run.path / "versions.json"
+    if not path.exists():
         return {}
-    return {str(name): str(version) for name, version in found.items()} if isinstance(found, dict) else {}
+    try:
+        return read_json(path, {str: str}, "an object of packages and their versions")
+    except (OSError, JsonFileError) as error:
+        missing.append(f"versions.json is left out: {error}")
+        return {}
 
 
 def _version(package: str) -> str:

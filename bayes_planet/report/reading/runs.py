@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,8 +11,13 @@ import numpy as np
 import yaml
 
 from bayes_planet.config import Config, presets
+from bayes_planet.files.json_files import MOST_LINES_BYTES, JsonFileError, parse_json
+from bayes_planet.files.plain import read_plain
+from bayes_planet.files.yaml_text import MOST_BYTES, check_yaml
 
 Row = Mapping[str, Any]
+LARGEST = 1e100
+"""Of a number in a row; matplotlib's scales overflow far below the largest float64."""
 
 
 class RunError(ValueError):
@@ -172,7 +176,7 @@ def _read_rows(path: Path, missing: list[str]) -> list[Row]:
         )
         return []
     try:
-        lines = path.read_bytes().split(b"\n")
+        lines = read_plain(path, MOST_LINES_BYTES).split(b"\n")
     except OSError as error:
         missing.append(f"metrics.jsonl cannot be read: {error}.")
         return []
@@ -182,11 +186,8 @@ def _read_rows(path: Path, missing: list[str]) -> list[Row]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
-            if not isinstance(row, dict):
-                raise ValueError
-            rows.append(row)
-        except (ValueError, RecursionError):  # UnicodeDecodeError is a ValueError
+            rows.append(parse_json(line, {}, "a JSON object", path.name))
+        except JsonFileError:
             if number == len(lines):
                 missing.append(
                     f"The last line of metrics.jsonl (line {number}) is cut short, as when a run is killed while it "
@@ -212,8 +213,10 @@ def _read_config(path: Path, missing: list[str]) -> tuple[dict[str, Any], Config
     except presets.ConfigError as error:
         reason = str(error).splitlines()[0].partition(" Accepted:")[0]
     try:
-        plain = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError, OSError):
+        text = read_plain(path, MOST_BYTES).decode()
+        check_yaml(text)
+        plain = yaml.safe_load(text)
+    except presets.YAML_ERRORS:
         plain = None
     if not isinstance(plain, dict):
         missing.append(f"config.yaml cannot be read: {reason}")
@@ -268,8 +271,5 @@ def _flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def is_number(value: Any) -> TypeGuard[float]:
-    """Whether a value of a row is a finite number, one that float64 holds."""
-    try:
-        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    except OverflowError:  # JSON has whole numbers of any size
-        return False
+    """Whether a value of a row is a number that a figure can show: finite, and of a size that can be computed with."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST

@@ -6,10 +6,14 @@ Frames are uint8 [T, height, width, 3], values 0 to 255, everywhere in this file
 import errno
 import io
 import os
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from bayes_planet.files.writing import write_atomically, write_output
 
 SUFFIXES = (".mp4", ".gif")
 
@@ -29,29 +33,44 @@ def save_video(path: Path | str, frames: np.ndarray, fps: float, scale: int = 1)
 
     Raises:
         ValueError: another suffix, or frames of another kind.
-        OSError: the file could not be written.
+        OSError: the file could not be written; what was there is there. As `files.writing.write_output`.
     """
     path = Path(path)
     if path.suffix.lower() not in SUFFIXES:
         raise ValueError(f"{path} ends in {path.suffix!r}. Accepted: {' or '.join(SUFFIXES)}.")
     frames = upscale(_checked("frames", frames), scale)
     _check_fps(fps)
+    write_output(path, encode_gif(frames, fps) if path.suffix.lower() == ".gif" else _encode_mp4(frames, fps))
+    return path
+
+
+def save_gif(path: Path, frames: np.ndarray, fps: float, scale: int = 1) -> None:
+    """Writes a GIF into a run's own folder, made if missing: a link of this name is replaced, not followed.
+
+    Args and errors are those of `save_video`.
+    """
+    data = encode_gif(upscale(_checked("frames", frames), scale), fps)
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.suffix.lower() == ".gif":
-        path.write_bytes(encode_gif(frames, fps))
-        return path
+    write_atomically(path, data)
+
+
+def _encode_mp4(frames: np.ndarray, fps: float) -> bytes:
     import imageio.v2 as imageio  # here, because it costs 0.2 s that most readers of this package do not need
 
     height, width = frames.shape[1:3]
     even = np.pad(frames, ((0, 0), (0, height % 2), (0, width % 2), (0, 0)), mode="edge")
     # macro_block_size: imageio would resize to a multiple of 16. quality 8 of 10: small frames blur below it.
     options: dict[str, Any] = {"codec": "libx264", "pixelformat": "yuv420p", "macro_block_size": 1, "quality": 8}
-    with imageio.get_writer(path, fps=fps, **options) as writer:
-        for frame in even:
-            writer.append_data(frame)  # type: ignore[attr-defined]
-    if not _is_whole(path):  # imageio does not look at what ffmpeg says in the end
-        raise OSError(errno.EIO, "The video could not be written whole; is the disk full?", str(path))
-    return path
+    with tempfile.TemporaryDirectory(prefix="bayes_planet-") as folder:  # ffmpeg reads more into a name than is there
+        path = Path(folder) / "video.mp4"
+        with imageio.get_writer(path, fps=fps, **options) as writer:
+            for frame in even:
+                writer.append_data(frame)  # type: ignore[attr-defined]
+        if not _is_whole(path):  # imageio does not look at what ffmpeg says in the end
+            full = shutil.disk_usage(folder).free < even.nbytes
+            number = errno.ENOSPC if full else errno.EIO
+            raise OSError(number, f"ffmpeg could not write the video whole: {os.strerror(number)}", folder)
+        return path.read_bytes()
 
 
 def _is_whole(path: Path) -> bool:

@@ -1,16 +1,20 @@
 """The open-loop videos of a run, read back from its files."""
 
+import io
 import itertools
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bayes_planet.files.plain import read_plain
 from bayes_planet.report.pages.section import Note, Part, Video
 from bayes_planet.report.reading.runs import Run
 
 FRAMES_PER_SECOND = 15
 MOST_FRAMES = 300
+MOST_BYTES = 2**29
+"""Of a video's file, and of the frames that are shown of it, unpacked."""
 
 
 PANELS = {
@@ -39,7 +43,7 @@ def videos(run: Run) -> list[Part]:
             try:
                 frames, fps = read_frames(path)
                 parts.append(Video(frames, fps, caption))
-            except (OSError, ValueError, EOFError, SyntaxError) as error:  # Pillow raises SyntaxError on broken files
+            except Exception as error:  # a damaged video makes Pillow and ffmpeg raise nearly anything
                 parts.append(Note(f"The video {path.name} cannot be read ({error}).", "missing"))
     return parts
 
@@ -48,23 +52,30 @@ def read_frames(path: Path) -> tuple[np.ndarray, float]:
     """Frames uint8 [T, H, W, 3] of a GIF or MP4, and frames a second; equal frames that a GIF merged are apart again.
 
     Raises:
-      OSError or ValueError: the file is none, or is broken.
+      OSError or ValueError: the file is none, is broken, or is too large.
     """
+    data = read_plain(path, MOST_BYTES)
     if path.suffix.lower() != ".gif":
         import imageio.v2 as imageio
 
-        reader: Any = imageio.get_reader(path)
+        reader: Any = imageio.get_reader(data, path.suffix.lower())  # ffmpeg reads more into a name than is there
         with reader:
+            _check_size(reader.get_meta_data()["size"])
             frames = list(itertools.islice(reader, MOST_FRAMES))
             return np.stack(frames), float(reader.get_meta_data()["fps"])
     from PIL import Image, ImageSequence
 
-    with Image.open(path) as image:
-        shown = [
-            (np.asarray(each.convert("RGB")), each.info.get("duration", 0)) for each in ImageSequence.Iterator(image)
-        ]
+    with Image.open(io.BytesIO(data), formats=["GIF"]) as image:
+        _check_size(image.size)
+        first = itertools.islice(ImageSequence.Iterator(image), MOST_FRAMES)
+        shown = [(np.asarray(each.convert("RGB")), each.info.get("duration", 0)) for each in first]
     # encode_gif gives every frame the same duration, and merged ones a multiple of it.
     durations = [duration for _, duration in shown if duration > 0]
     unit = min(durations) if len(shown) > 1 and durations else 1000 / FRAMES_PER_SECOND
     frames = [frame for frame, duration in shown for _ in range(max(1, round(duration / unit)))]
     return np.stack(frames[:MOST_FRAMES]), 1000 / unit
+
+
+def _check_size(size: tuple[int, int]) -> None:
+    if 3 * size[0] * size[1] * MOST_FRAMES > MOST_BYTES:
+        raise ValueError(f"its frames are {size[0]} x {size[1]}; {MOST_FRAMES} of them may have {MOST_BYTES} bytes")

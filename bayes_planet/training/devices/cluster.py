@@ -36,9 +36,10 @@ def this_process(environment: Mapping[str, str] = os.environ) -> Process:
         chiefs = len(described["cluster"].get("chief", []))
         count = chiefs + len(described["cluster"]["worker"])
         index = int(described["task"]["index"]) + (chiefs if described["task"]["type"] == "worker" else 0)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise ClusterError(
-            f"--strategy is multi_worker, but TF_CONFIG is {text!r}. Accepted: on each host its own, such as {EXAMPLE}"
+            f"--strategy is multi_worker, but TF_CONFIG is {text[:200]!r}. Accepted: on each host its own, such as "
+            f"{EXAMPLE}"
         ) from None
     if count < 2 or not 0 <= index < count:
         raise ClusterError(

@@ -4,7 +4,8 @@ import itertools
 import time
 from pathlib import Path
 
-from bayes_planet.replay.files import write_atomically
+from bayes_planet.files.plain import read_plain
+from bayes_planet.files.writing import write_atomically
 from bayes_planet.runs.run_directory import RunDirectory
 from bayes_planet.training.trainer import Trainer
 
@@ -61,8 +62,8 @@ class Follower(Trainer):
 
     def _complete_episodes(self) -> int:
         try:
-            return int(_published(self.directory).read_bytes())
-        except FileNotFoundError:  # the chief has not begun
+            return int(read_plain(_published(self.directory), 20))
+        except (FileNotFoundError, ValueError):  # the chief has not begun; it begins with writing the number
             return 0
 
     def _evaluate(self) -> None:

@@ -3,13 +3,20 @@
 import hashlib
 import io
 import json
+import re
 from collections.abc import Mapping
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from bayes_planet.collecting.rollout import Episode, Observation
-from bayes_planet.replay.episode import episode_return
+from bayes_planet.files.archives import read_arrays
+from bayes_planet.files.json_files import parse_json
+from bayes_planet.replay.episode import LARGEST_NUMBER, episode_return
+
+LARGEST_LOG_BYTES = 2**30
+"""Of the actions of all episodes together, unpacked."""
+_DESCRIBED = {"return": float, "first": str, "whole": str}
 
 
 class ActionLogError(ValueError):
@@ -79,14 +86,23 @@ def decode(data: bytes) -> dict[int, ActionLog]:
       ActionLogError: the bytes are not of `encode`, or damaged.
     """
     try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-            described = json.loads(arrays["episodes"].tobytes())
-            return {
-                int(index): ActionLog(arrays[index], float(each["return"]), each["first"], each["whole"])
-                for index, each in described.items()
-            }
+        arrays = read_arrays(data, LARGEST_LOG_BYTES)
+        described = parse_json(arrays["episodes"].tobytes(), {str: _DESCRIBED}, "a table of episodes", "'episodes'")
+        return {_index(index): _log(arrays[index], each) for index, each in described.items()}
     except Exception as error:  # a damaged archive makes zipfile, zlib and NumPy raise nearly anything
         raise ActionLogError(f"{type(error).__name__}: {error}") from error
+
+
+def _index(text: str) -> int:
+    if not re.fullmatch(r"\d{1,10}", text) or int(text) > LARGEST_NUMBER:
+        raise ValueError(f"{text[:40]!r} is no index of an episode")
+    return int(text)
+
+
+def _log(actions: np.ndarray, described: Mapping[str, Any]) -> ActionLog:
+    if actions.dtype != np.float32 or actions.ndim != 2 or not actions.size or not np.isfinite(actions).all():
+        raise ValueError(f"the actions are {actions.dtype} {list(actions.shape)}, not finite float32 [T, A]")
+    return ActionLog(actions, float(described["return"]), described["first"], described["whole"])
 
 
 def _first(episode: Episode) -> Episode:

@@ -11,6 +11,9 @@ from bayes_planet.collecting.rollout import Episode, rollout_some
 from bayes_planet.config import Config
 from bayes_planet.envs import NonFiniteError, Workers
 from bayes_planet.envs.errors import EpisodeFault
+from bayes_planet.files.json_files import MOST_LINES_BYTES, JsonFileError, read_json
+from bayes_planet.files.plain import read_plain
+from bayes_planet.files.writing import write_atomically
 from bayes_planet.replay import EpisodeStore
 from bayes_planet.replay.episode import CorruptEpisodeError, episode_files, read
 from bayes_planet.replay.files import replacing_folder
@@ -18,7 +21,15 @@ from bayes_planet.runs.run_directory import RunDirectory, RunDirectoryError
 from bayes_planet.runs.seeds import Stream, environment_seed
 from bayes_planet.training.build import build
 from bayes_planet.training.saved import saved_model
-from bayes_planet.training.saved.action_log import ActionLog, ActionLogError, LoggedActions, decode, encode
+from bayes_planet.training.saved.action_log import (
+    LARGEST_LOG_BYTES,
+    ActionLog,
+    ActionLogError,
+    LoggedActions,
+    decode,
+    encode,
+)
+from bayes_planet.training.saved.restoring import COUNTERS as CHECKPOINT_COUNTERS
 from bayes_planet.training.saved.restoring import Spaces, checkpoints, restored
 
 ACTIONS = "actions.npz"
@@ -72,7 +83,7 @@ def pack(run: RunDirectory, out: Path, optimizer: bool = True) -> int:
         "env_steps": steps * config.env.action_repeat,
         "updates": int(counters["updates"]),
     }
-    files = {path.name: path.read_bytes() for path in _beside(run) if path.exists()}
+    files = {path.name: read_plain(path, MOST_LINES_BYTES) for path in _beside(run) if path.exists()}
     files |= {ACTIONS: encode(logs), COUNTERS: json.dumps(counters).encode()}
     saved_model.save(out, config, parts.learner, spaces, progress, optimizer, files=files)
     return len(logs)
@@ -100,8 +111,9 @@ def read_pack(pack: RunDirectory) -> tuple[Config, dict[int, ActionLog], dict[st
             "`bayes-planet pack` wrote."
         )
     try:
-        return pack.read_config(), decode(actions.read_bytes()), json.loads(counters.read_bytes())
-    except (ActionLogError, json.JSONDecodeError) as error:
+        logs = decode(read_plain(actions, LARGEST_LOG_BYTES))
+        return pack.read_config(), logs, read_json(counters, CHECKPOINT_COUNTERS, "the counters of a checkpoint")
+    except (ActionLogError, JsonFileError) as error:
         raise RunDirectoryError(
             f"{pack.path} is damaged: {ACTIONS} or {COUNTERS} cannot be read ({error}). Copy it again from where it "
             "came from."
@@ -135,7 +147,7 @@ def unpack(pack: RunDirectory, run: RunDirectory, processes: int, progress: Prog
         new = RunDirectory(temporary)
         for path in (pack.config_file, pack.spaces_file, *_beside(pack)):
             if path.exists():
-                (temporary / path.name).write_bytes(path.read_bytes())
+                write_atomically(temporary / path.name, read_plain(path, MOST_LINES_BYTES))
         store = EpisodeStore(new.episodes, ram_bytes=0, compress=config.replay.compress)
         count = max(1, min(processes, len(logs)))
         with Workers(config.env, count, new.logs / "workers.log") as environments:

@@ -7,6 +7,7 @@ import gymnasium
 import tensorflow as tf
 
 from bayes_planet.config import Config
+from bayes_planet.files.json_files import JsonFileError
 from bayes_planet.runs.checkpoints import CheckpointError, Checkpoints
 from bayes_planet.runs.run_directory import RunDirectory, RunDirectoryError
 from bayes_planet.training.build import Parts, build
@@ -15,7 +16,14 @@ from bayes_planet.training.world_models import WorldModelError
 from bayes_planet.world_model import WorldModel
 from bayes_planet.world_model.interface import WorldModelFactory
 
-RESTORE_ERRORS = (RunDirectoryError, CheckpointError, WorldModelError)
+COUNTERS = {
+    "updates": int,
+    "evaluated_at": int,
+    "snapshot_at?": int,
+    "complete?": {"episodes": int, "updates": int},
+}
+"""What a checkpoint of a run or a saved model keeps beside the variables, as `files.json_files` says it."""
+RESTORE_ERRORS = (RunDirectoryError, CheckpointError, WorldModelError, JsonFileError, OSError)
 """What `restored` raises where the folder, and not the program, is to blame."""
 
 
@@ -78,4 +86,4 @@ def checkpoints(
             trackables["trained"] = learner.trained
     if acting is not None:
         trackables["acting"] = acting
-    return Checkpoints(folder, keep, optional=["acting"], **trackables)
+    return Checkpoints(folder, keep, ["acting"], COUNTERS, **trackables)

@@ -12,6 +12,7 @@ from typing import Any
 import gymnasium
 
 from bayes_planet.config import Config, presets
+from bayes_planet.files.writing import write_atomically
 from bayes_planet.replay.files import replacing_folder
 from bayes_planet.runs.run_directory import RunDirectory, RunDirectoryError
 from bayes_planet.runs.spaces import encode
@@ -52,13 +53,13 @@ def save(
         new = RunDirectory(temporary)
         temporary.mkdir()
         presets.save(config, new.config_file)
-        new.spaces_file.write_bytes(encode(*spaces))
+        write_atomically(new.spaces_file, encode(*spaces))
         described: dict[str, Any] = {"format": FORMAT, **progress, "optimizer": optimizer, "versions": versions()}
         if evaluation is not None:
             described["evaluation"] = evaluation
-        new.model_file.write_text(json.dumps(described, indent=1) + "\n")
+        write_atomically(new.model_file, json.dumps(described, indent=1).encode() + b"\n")
         for name, data in files.items():
-            (temporary / name).write_bytes(data)
+            write_atomically(temporary / name, data)
         checkpoints(new.checkpoints, learner, optimizer).save({"updates": progress["updates"], "evaluated_at": -1})
     return path
 
@@ -78,4 +79,7 @@ def read_progress(directory: RunDirectory) -> Progress | None:
             f"{directory.model_file} has format {described.get('format')!r}. Accepted: {FORMAT}. Install the version "
             f"of bayes_planet that it was saved with: {version}."
         )
-    return {key: int(described[key]) for key in ("episodes", "env_steps", "updates")}
+    keys = ("episodes", "env_steps", "updates")
+    if lacking := [key for key in keys if key not in described]:
+        raise RunDirectoryError(f"{directory.model_file} lacks {', '.join(lacking)}. Expected: {', '.join(keys)}.")
+    return {key: described[key] for key in keys}

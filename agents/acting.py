@@ -47,6 +47,7 @@ class Predictor:
         self._space = space
         self._noise = noise
         self._forgotten, self._told = 0, False
+        self._first = actor.initial_state(1)
         self.reseed(seed)
 
     def reseed(self, seed: int) -> None:
@@ -91,7 +92,7 @@ class Predictor:
             warnings.warn(
                 f"predict was called {FORGOTTEN} times in a row without a state, so each observation counted as the "
                 "first of an episode. To let the agent remember: action, state = model.predict(observation, state).",
-                stacklevel=4,
+                stacklevel=5,
             )
         if state is None:
             return self._actor.initial_state(count), np.zeros(2, np.int64)
@@ -101,6 +102,13 @@ class Predictor:
             raise ValueError(
                 f"state is {type(state).__name__}. Accepted: None at the start, then the state that predict returned."
             ) from error
+        expected = [tuple(value.shape[1:]) for value in (*self._first.latent, self._first.action)]
+        given = [tuple(np.shape(value)[1:]) for value in state[:5]]
+        if expected != given or any(np.ndim(value) == 0 for value in state[:5]) or np.shape(state.counts) != (2,):
+            raise ValueError(
+                f"The state is of another agent, or changed: arrays of shapes {given} for each environment. Accepted: "
+                f"{expected}, as predict returned it; None for new episodes."
+            )
         if len(state.action) != count:
             raise ValueError(
                 f"The state is of {len(state.action)} environments, the observation of {count}. Accepted: the same "
@@ -112,11 +120,13 @@ class Predictor:
 
 
 def _starts(episode_start: Any, new: bool, count: int) -> np.ndarray:
-    if new:
-        return np.ones(count, bool)
     if episode_start is None:
-        return np.zeros(count, bool)
-    starts = np.asarray(episode_start, bool).reshape(-1)
-    if len(starts) != count:
-        raise ValueError(f"episode_start has {len(starts)} entries. Accepted: one for each of {count} observations.")
-    return starts
+        return np.full(count, new)
+    starts = np.asarray(episode_start)
+    if starts.shape != (count,) and not (count == 1 and starts.size == 1):
+        raise ValueError(
+            f"episode_start has shape {list(starts.shape)}. Accepted: [{count}], true or false for each observation."
+        )
+    if starts.dtype.kind not in "biuf" or not np.isin(starts, (0, 1)).all():
+        raise ValueError(f"episode_start is {episode_start!r}. Accepted: true or false for each observation.")
+    return starts.reshape(-1).astype(bool) | new

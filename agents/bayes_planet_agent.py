@@ -9,6 +9,7 @@ from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory
 from tf_agents.typing import types
 
+from bayes_planet import arguments
 from bayes_planet.agents import specs
 from bayes_planet.agents.policy import BayesPlanetPolicy
 from bayes_planet.agents.sequences import model_batch
@@ -67,8 +68,8 @@ class BayesPlanetAgent(tf_agent.TFAgent):
                 "num_data is None, but the weight KL of variational layers is divided by it. Accepted: the time steps "
                 "in the replay; change it later with agent.num_data.assign(...)."
             )
-        if num_data is not None and num_data < 1:
-            raise ValueError(f"num_data is {num_data}. Accepted: 1 or more time steps.")
+        if num_data is not None:
+            num_data = arguments.whole("num_data", num_data, 1, accepted="1 or more time steps")
         config = dataclasses.replace(config, train=dataclasses.replace(config.train, average_decay=0.0))
         parts = build(config, specs.observation_space(time_step_spec), specs.action_space(action_spec))
         with parts.learner.strategy.scope():

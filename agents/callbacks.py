@@ -11,170 +11,30 @@ raised by `learn` once the run is saved.
 """
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from bayes_planet import arguments
+from bayes_planet.agents import words
+from bayes_planet.agents.base_callback import BaseCallback, CallbackList, Callbacks, ConvertCallback, Function, as_one
 from bayes_planet.collecting.rollout import Episode
 from bayes_planet.evaluation.score import Score
 
-if TYPE_CHECKING:
-    from bayes_planet.agents.model import BayesPlanet
-
-
-class BaseCallback:
-    """What every callback has. Hooks without `-> bool` return nothing; of the others, False ends the training.
-
-    Args:
-      verbose: 1 prints what happens.
-
-    Attributes:
-      model: the `BayesPlanet`, from `_init_callback` on.
-      parent: the callback that calls this one, such as an `EvalCallback`; None at the top.
-      n_calls: steps, episodes and evaluations that this callback was told of.
-    """
-
-    model: "BayesPlanet"
-
-    def __init__(self, verbose: int = 0):
-        self.verbose = verbose
-        self.n_calls = 0
-        self.parent: BaseCallback | None = None
-
-    @property
-    def num_env_steps(self) -> int:
-        """Simulator steps of all finished training episodes."""
-        return self.model.num_env_steps
-
-    @property
-    def num_timesteps(self) -> int:
-        """`num_env_steps`, by the name it has in Stable-Baselines3."""
-        return self.num_env_steps
-
-    @property
-    def num_episodes(self) -> int:
-        """Finished training episodes."""
-        return self.model.num_episodes
-
-    @property
-    def num_updates(self) -> int:
-        """Updates of the world model."""
-        return self.model.num_updates
-
-    def _init_callback(self) -> None:
-        """At the start of `learn`: `self.model` is there."""
-
-    def _on_training_start(self) -> None:
-        """Before the first piece of work."""
-
-    def _on_step(self) -> bool:
-        """Before each decision while episodes are collected; for a callback inside another one, at its event.
-
-        Of several environments side by side those of the first group count (`training.collector`). Never called with
-        `train.collect_during_updates`, which collects in another thread.
-        """
-        return True
-
-    def _on_episode(self, episode: Episode, row: dict[str, Any]) -> bool:
-        """A training episode is stored.
-
-        Args:
-          episode: arrays of T + 1 rows, as in the replay: observations, 'action', 'reward', 'is_terminal'.
-          row: its row of metrics.jsonl, with 'train/return', 'train/episode' and 'train/random_actions'.
-        """
-        return True
-
-    def _on_evaluation(self, score: Score, row: dict[str, Any]) -> bool:
-        """The run has evaluated itself, as `evaluation.every_episodes` says.
-
-        Args:
-          score: returns and episodes.
-          row: its row of metrics.jsonl.
-        """
-        return True
-
-    def _on_training_end(self) -> None:
-        """After the last piece of work, also where Ctrl-C or a callback ended it; not after an exception."""
-
-    def _due(self, row: dict[str, Any], every_episodes: int) -> bool:
-        """Whether this episode is an `every_episodes`-th one, and of those in its round the last.
-
-        Episodes collected side by side are all stored before anybody is told: the model is the same at each.
-        """
-        episodes = row["episodes"]
-        return episodes % every_episodes == 0 and episodes + every_episodes > self.num_episodes
-
-    def init_callback(self, model: "BayesPlanet") -> None:
-        self.model = model
-        self._init_callback()
-
-    def on_training_start(self) -> None:
-        self._on_training_start()
-
-    def on_step(self) -> bool:
-        self.n_calls += 1
-        return _answer(self._on_step())
-
-    def on_episode(self, episode: Episode, row: dict[str, Any]) -> bool:
-        self.n_calls += 1
-        return _answer(self._on_episode(episode, row))
-
-    def on_evaluation(self, score: Score, row: dict[str, Any]) -> bool:
-        self.n_calls += 1
-        return _answer(self._on_evaluation(score, row))
-
-    def on_training_end(self) -> None:
-        self._on_training_end()
-
-    def _say(self, text: str) -> None:
-        if self.verbose:
-            print(text)
-
-
-class CallbackList(BaseCallback):
-    """Several callbacks, told one after another; all are told, also when one wants to stop."""
-
-    def __init__(self, callbacks: Iterable[BaseCallback]):
-        super().__init__()
-        self.callbacks = list(callbacks)
-        for callback in self.callbacks:
-            if not isinstance(callback, BaseCallback):
-                raise ValueError(
-                    f"callbacks has a {type(callback).__name__} in it. Accepted: BaseCallback of "
-                    "bayes_planet.agents.callbacks (those of Stable-Baselines3 know its own models only)."
-                )
-
-    def _init_callback(self) -> None:
-        for callback in self.callbacks:
-            callback.parent = self.parent
-            callback.init_callback(self.model)
-
-    def _on_training_start(self) -> None:
-        for callback in self.callbacks:
-            callback.on_training_start()
-
-    def _on_step(self) -> bool:
-        answers = [callback.on_step() for callback in self.callbacks]
-        return all(answers)
-
-    def _on_episode(self, episode: Episode, row: dict[str, Any]) -> bool:
-        answers = [callback.on_episode(episode, row) for callback in self.callbacks]
-        return all(answers)
-
-    def _on_evaluation(self, score: Score, row: dict[str, Any]) -> bool:
-        answers = [callback.on_evaluation(score, row) for callback in self.callbacks]
-        return all(answers)
-
-    def _on_training_end(self) -> None:
-        for callback in self.callbacks:
-            callback.on_training_end()
-
-
-def as_one(callbacks: BaseCallback | Iterable[BaseCallback] | None) -> BaseCallback:
-    """One callback that stands for all."""
-    return callbacks if isinstance(callbacks, BaseCallback) else CallbackList(callbacks or ())
+__all__ = [
+    "BaseCallback",
+    "CallbackList",
+    "Callbacks",
+    "CheckpointCallback",
+    "ConvertCallback",
+    "EvalCallback",
+    "Function",
+    "StopTrainingOnMaxEpisodes",
+    "StopTrainingOnRewardThreshold",
+    "VideoRecorderCallback",
+    "as_one",
+]
 
 
 class EvalCallback(BaseCallback):
@@ -197,26 +57,25 @@ class EvalCallback(BaseCallback):
       last_mean_reward, best_mean_reward: mean return of the last and of the best evaluation; -inf before.
     """
 
+    @arguments.explain_unknown(words.EVAL_CALLBACK, called="EvalCallback")
     def __init__(
         self,
         every_episodes: int | None = None,
         n_eval_episodes: int = 10,
         best_model_save_path: str | os.PathLike[str] | None = None,
-        callback_on_new_best: BaseCallback | None = None,
-        callback_after_eval: BaseCallback | None = None,
+        callback_on_new_best: Callbacks = None,
+        callback_after_eval: Callbacks = None,
         seed: int = 0,
         verbose: int = 0,
     ):
         super().__init__(verbose)
-        if every_episodes is not None:
-            _require_positive("every_episodes", every_episodes)
-        _require_positive("n_eval_episodes", n_eval_episodes)
-        self.every_episodes = every_episodes
-        self.n_eval_episodes = n_eval_episodes
-        self.best_model_save_path = None if best_model_save_path is None else Path(best_model_save_path)
-        self.callback_on_new_best = callback_on_new_best
-        self.callback_after_eval = callback_after_eval
-        self.seed = seed
+        self.every_episodes = None if every_episodes is None else arguments.whole("every_episodes", every_episodes, 1)
+        self.n_eval_episodes = arguments.whole("n_eval_episodes", n_eval_episodes, 1)
+        path = best_model_save_path
+        self.best_model_save_path = None if path is None else arguments.path("best_model_save_path", path)
+        self.callback_on_new_best = None if callback_on_new_best is None else as_one(callback_on_new_best)
+        self.callback_after_eval = None if callback_after_eval is None else as_one(callback_after_eval)
+        self.seed = words.seed(seed)
         self.last_mean_reward = self.best_mean_reward = -np.inf
 
     @property
@@ -277,7 +136,7 @@ class StopTrainingOnRewardThreshold(BaseCallback):
 
     def __init__(self, reward_threshold: float, verbose: int = 0):
         super().__init__(verbose)
-        self.reward_threshold = reward_threshold
+        self.reward_threshold = arguments.number("reward_threshold", reward_threshold)
 
     def _init_callback(self) -> None:
         if not isinstance(self.parent, EvalCallback):
@@ -299,8 +158,7 @@ class StopTrainingOnMaxEpisodes(BaseCallback):
 
     def __init__(self, max_episodes: int, verbose: int = 0):
         super().__init__(verbose)
-        _require_positive("max_episodes", max_episodes)
-        self.max_episodes = max_episodes
+        self.max_episodes = arguments.whole("max_episodes", max_episodes, 1)
 
     def _on_episode(self, episode: Episode, row: dict[str, Any]) -> bool:
         return self.num_episodes < self.max_episodes
@@ -312,14 +170,14 @@ class CheckpointCallback(BaseCallback):
     A run saves itself anyway (its newest state, to go on); this keeps older models, each for `BayesPlanet.load`.
     """
 
+    @arguments.explain_unknown(words.CHECKPOINT_CALLBACK, called="CheckpointCallback")
     def __init__(
         self, every_episodes: int, save_path: str | os.PathLike[str], name_prefix: str = "model", verbose: int = 0
     ):
         super().__init__(verbose)
-        _require_positive("every_episodes", every_episodes)
-        self.every_episodes = every_episodes
-        self.save_path = Path(save_path)
-        self.name_prefix = name_prefix
+        self.every_episodes = arguments.whole("every_episodes", every_episodes, 1)
+        self.save_path = arguments.path("save_path", save_path)
+        self.name_prefix = arguments.text("name_prefix", name_prefix)
 
     def _on_episode(self, episode: Episode, row: dict[str, Any]) -> bool:
         if self._due(row, self.every_episodes):
@@ -347,13 +205,10 @@ class VideoRecorderCallback(BaseCallback):
         verbose: int = 0,
     ):
         super().__init__(verbose)
-        _require_positive("every_episodes", every_episodes)
-        if suffix not in (".mp4", ".gif"):
-            raise ValueError(f"suffix is {suffix!r}. Accepted: .mp4, .gif.")
-        self.every_episodes = every_episodes
-        self.folder = None if folder is None else Path(folder)
-        self.suffix = suffix
-        self.seed = seed
+        self.every_episodes = arguments.whole("every_episodes", every_episodes, 1)
+        self.folder = None if folder is None else arguments.path("folder", folder)
+        self.suffix = arguments.choice("suffix", suffix, (".mp4", ".gif"))
+        self.seed = words.seed(seed)
 
     def _on_episode(self, episode: Episode, row: dict[str, Any]) -> bool:
         if self._due(row, self.every_episodes):
@@ -364,13 +219,3 @@ class VideoRecorderCallback(BaseCallback):
             path = self.model.record_video(path, self.seed)
             self._say(f"filmed {path}")
         return True
-
-
-def _answer(value: bool | None) -> bool:
-    """A hook that forgets to return anything does not end the training."""
-    return value is not False
-
-
-def _require_positive(name: str, value: int) -> None:
-    if isinstance(value, bool) or int(value) != value or value < 1:
-        raise ValueError(f"{name} is {value!r}. Accepted: a whole number, 1 or more.")

@@ -10,7 +10,7 @@ from tf_agents.specs import array_spec
 from tf_agents.trajectories import time_step as ts
 from tf_agents.typing import types
 
-from bayes_planet import envs
+from bayes_planet import arguments, envs
 from bayes_planet.config import EnvConfig
 
 
@@ -36,7 +36,7 @@ class GymnasiumPyEnvironment(py_environment.PyEnvironment):
                 "Accepted: a gymnasium.spaces.Box."
             )
         self._env = env
-        self._seed = seed
+        self.seed(seed)
         self._info: dict[str, Any] = {}
         self._action_spec = _spec(env.action_space, "action")
         self._observation_spec = _spec(env.observation_space, "observation")
@@ -61,7 +61,7 @@ class GymnasiumPyEnvironment(py_environment.PyEnvironment):
 
     def seed(self, seed: types.Seed) -> None:
         """Seeds the next reset."""
-        self._seed = None if seed is None else int(seed)
+        self._seed = None if seed is None else arguments.whole("seed", seed, 0)
 
     def get_info(self) -> dict[str, Any]:
         """The info dict of the last step or reset."""

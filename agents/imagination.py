@@ -7,7 +7,7 @@ import gymnasium
 import numpy as np
 import tensorflow as tf
 
-from bayes_planet import bayesian_layers
+from bayes_planet import arguments, bayesian_layers
 from bayes_planet.agents.observations import Arrays, as_batch
 from bayes_planet.evaluation.open_loop import predict_open_loop
 from bayes_planet.evaluation.predictive import predict_distribution
@@ -97,10 +97,7 @@ def _extreme(array: np.ndarray) -> float:
 
 def imagine(model: WorldModel, rows: Arrays, context: int, samples: int, weights: str, run_seed: int) -> Arrays:
     """Predicted rows behind the context, by name: [S, B, H, ...]. See `BayesPlanet.imagine`."""
-    if samples < 1:
-        raise ValueError(f"samples is {samples}. Accepted: 1 or more.")
-    if weights not in WEIGHTS:
-        raise ValueError(f"weights is {weights!r}. Accepted: {', '.join(WEIGHTS)}.")
+    weights = arguments.choice("weights", weights, WEIGHTS)
     drawn = []
     for sample in range(samples):
         seed, weight_seed = (

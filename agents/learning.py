@@ -11,6 +11,7 @@ from pathlib import Path
 import gymnasium
 from rich.console import Console
 
+from bayes_planet import arguments
 from bayes_planet.agents.callbacks import BaseCallback
 from bayes_planet.collecting.rollout import Episode
 from bayes_planet.config import Config
@@ -32,14 +33,15 @@ class Amount:
     env_steps: int | None
     episodes: int | None
 
-    def __post_init__(self) -> None:
-        if self.env_steps is not None and self.episodes is not None:
-            raise ValueError(
-                f"total_env_steps is {self.env_steps} and episodes is {self.episodes}. Accepted: one of the two."
-            )
-        for name, value in (("total_env_steps", self.env_steps), ("episodes", self.episodes)):
-            if value is not None and (isinstance(value, bool) or int(value) != value or value < 1):
-                raise ValueError(f"{name} is {value!r}. Accepted: a whole number, 1 or more.")
+    @classmethod
+    def of(cls, steps_name: str, env_steps: int | None, episodes: int | None) -> "Amount":
+        """That of `learn`'s arguments; `steps_name` is the name that the first was given by."""
+        if env_steps is not None and episodes is not None:
+            raise ValueError(f"{steps_name} is {env_steps} and episodes is {episodes}. Accepted: one of the two.")
+        return cls(
+            None if env_steps is None else arguments.whole(steps_name, env_steps, 1),
+            None if episodes is None else arguments.whole("episodes", episodes, 1),
+        )
 
     def room(self, config: Config, folder: Path) -> Config:
         """The configuration, with a schedule that does not end before the amount is reached.
@@ -143,7 +145,7 @@ def opened(
     A run that has no checkpoint begins with the weights that `parts` have now, and saves them: a second try in this
     process, after an error, begins with the same.
     """
-    config = directory.prepare(config)
+    config = directory.prepare(config, write=False)
     try:
         environments = open_environments()
         trainer = Trainer.from_parts(

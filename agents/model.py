@@ -5,16 +5,17 @@ import dataclasses
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import tensorflow as tf
 
-from bayes_planet.agents import learning, settings
+from bayes_planet import arguments
+from bayes_planet.agents import learning, settings, words
 from bayes_planet.agents.analysing import analyse_agent, collect_held_out, open_held_out
-from bayes_planet.agents.callbacks import BaseCallback, as_one
+from bayes_planet.agents.callbacks import Callbacks, as_one
 from bayes_planet.agents.trained import TrainedModel
 from bayes_planet.config import Config, stages
 from bayes_planet.envs import Workers
@@ -56,7 +57,7 @@ class BayesPlanet(TrainedModel):
       world_model: a class or function that makes a world model of your own from (config, observation_shapes,
         action_size, policy), in place of `WorldModel`; see `world_model.interface` and docs/your_own_model.md. Its
         name becomes `model.factory`. None: what `config` names there.
-      strategy: a tf.distribute strategy to train on. None: the one in scope.
+      strategy: a tf.distribute strategy to train on, or one_device, mirrored or tpu. None: the one in scope.
       device: auto, cpu, gpu or tpu; see `training.devices.prepare_devices`.
       verbose: 1 prints a line for each episode and evaluation.
 
@@ -71,6 +72,7 @@ class BayesPlanet(TrainedModel):
       WorldModelError: a world model of your own cannot be found or lacks something.
     """
 
+    @arguments.explain_unknown(words.MODEL, words.as_setting, "BayesPlanet")
     def __init__(
         self,
         env: settings.Environment | None = None,
@@ -81,22 +83,28 @@ class BayesPlanet(TrainedModel):
         overrides: settings.Overrides | None = None,
         change: bool = False,
         world_model: WorldModelFactory | None = None,
-        strategy: tf.distribute.Strategy | None = None,
+        strategy: tf.distribute.Strategy | str | None = None,
         device: str = "auto",
         verbose: int = 0,
     ):
+        device, change = words.devices(device, strategy), arguments.flag("change", change)
         self._begin(settings.configure(env, config, seed, overrides, world_model), env, verbose)
         directory = self._choose_folder(logdir)
-        self.config = directory.prepare(self.config, change)
-        directory.unlock()
-        _prepare_devices(device, self.config)
-        environments = self._training_environments()
-        spaces = Spaces(environments.observation_space, environments.action_space)
+        self.config = directory.prepare(self.config, change, write=False)
+        try:
+            _prepare_devices(device, self.config)
+            strategy = words.as_strategy(strategy, device)
+            environments = self._training_environments()
+            spaces = Spaces(environments.observation_space, environments.action_space)
+            directory.save_spaces(*spaces)
+        finally:
+            directory.unlock()
         parts = restored(directory, spaces, self.config, strategy, world_model, optimizer=True, required=False)
         self._built_with = strategy, world_model
         self._take(parts, spaces)
 
     @classmethod
+    @arguments.explain_unknown(words.LOAD | words.MODEL, words.as_setting, "BayesPlanet.load")
     def load(
         cls,
         path: str | os.PathLike[str],
@@ -104,15 +112,16 @@ class BayesPlanet(TrainedModel):
         *,
         logdir: str | os.PathLike[str] | None = None,
         world_model: WorldModelFactory | None = None,
-        strategy: tf.distribute.Strategy | None = None,
+        strategy: tf.distribute.Strategy | str | None = None,
         device: str = "auto",
         verbose: int = 0,
     ) -> Self:
         """A model from what `save` wrote, or the newest state of a run from its folder.
 
-        The environment is not needed before it is used (`learn`, `evaluate`, `make_env`), the replay not before
-        `learn`. `learn` goes on with a run in its folder. From a saved model it starts a new run, in `logdir`, with
-        its weights and optimizer and with episodes and updates counted from 0.
+        Without `env` the environment is not needed before it is used (`learn`, `evaluate`, `make_env`); with it, it is
+        started once to see that it fits. The replay is not needed before `learn`. `learn` goes on with a run in its
+        folder. From a saved model it starts a new run, in `logdir`, with its weights and optimizer and with episodes
+        and updates counted from 0.
 
         Args:
           path: of the folder.
@@ -122,26 +131,32 @@ class BayesPlanet(TrainedModel):
           strategy, device, verbose: as in the class.
 
         Raises:
-          RunDirectoryError: the folder holds neither, or `logdir` already holds a run.
+          RunDirectoryError: the folder holds neither, or an agent for another environment than `env`; or `logdir`
+            already holds a run.
           WorldModelError: the agent has a world model of its own, which is not found.
           CheckpointError: no checkpoint can be read.
           ConfigError: its config.yaml cannot be used.
         """
-        directory = RunDirectory(settings.as_path(path))
+        device = words.devices(device, strategy)
+        directory = RunDirectory(arguments.path("path", path))
         model = cls.__new__(cls)
         model._begin(directory.read_config(), env, verbose)
         model._origin = saved_model.read_progress(directory)
         if model._origin is None:
-            if logdir is not None and Path(logdir) != directory.path:
+            if logdir is not None and arguments.path("logdir", logdir) != directory.path:
                 raise RunDirectoryError(f"{path} is a run: it goes on in its own folder. Accepted: logdir=None.")
             model._choose_folder(path)
         elif logdir is not None and model._choose_folder(logdir).holds_run():
             raise RunDirectoryError(f"{logdir} holds a run already. Accepted: a folder without one.")
         _prepare_devices(device, model.config)
+        strategy = words.as_strategy(strategy, device)
         spaces = directory.read_spaces()
         if spaces is None:  # a run of an earlier version
             environments = model._training_environments()
             spaces = environments.observation_space, environments.action_space
+        elif env is not None:
+            with Workers(model.config.env, 1, None, model._factory) as environments:
+                directory.check_spaces(environments.observation_space, environments.action_space)
         parts = restored(directory, Spaces(*spaces), model.config, strategy, world_model, optimizer=True)
         model._built_with = strategy, world_model
         model._take(parts, Spaces(*spaces))
@@ -149,7 +164,9 @@ class BayesPlanet(TrainedModel):
 
     def _begin(self, config: Config, env: settings.Environment | None, verbose: int) -> None:
         self.config = config
-        self.verbose = verbose
+        self.verbose = arguments.whole("verbose", verbose, 0)
+        if env is not None:
+            settings.name_of(env)  # or what is wrong with it
         self._factory = None if env is None or isinstance(env, str) else env
         if isinstance(env, str):
             self.config = dataclasses.replace(config, env=dataclasses.replace(config.env, name=env))
@@ -195,13 +212,16 @@ class BayesPlanet(TrainedModel):
             episodes, env_steps = learning.collected(self.logdir, self.config)
         return {"episodes": episodes, "env_steps": env_steps, "updates": self.num_updates}
 
+    @arguments.explain_unknown(words.LEARN, words.as_setting)
     def learn(
         self,
         total_env_steps: int | None = None,
         *,
         episodes: int | None = None,
-        callbacks: BaseCallback | Iterable[BaseCallback] = (),
+        callbacks: Callbacks = None,
         progress_bar: bool = False,
+        total_timesteps: int | None = None,
+        callback: Callbacks = None,
     ) -> Self:
         """Trains, and goes on where the last `learn` (or the run in `logdir`) stopped.
 
@@ -212,8 +232,11 @@ class BayesPlanet(TrainedModel):
             `env.workers=n` episodes come in rounds of n.
           episodes: so many more training episodes, instead. Neither: until there are `config.train.episodes`, then an
             evaluation ends the run.
-          callbacks: see `bayes_planet.agents.callbacks`. One that returns False ends the training.
+          callbacks: see `bayes_planet.agents.callbacks`. One that returns False ends the training. Also a function
+            of (locals, globals), called before each decision, as Stable-Baselines3 has it.
           progress_bar: draw one, on terminals.
+          total_timesteps, callback: `total_env_steps` and `callbacks` by their names in Stable-Baselines3, whose steps
+            are those of the simulator too.
 
         Returns:
           This model.
@@ -226,11 +249,13 @@ class BayesPlanet(TrainedModel):
         SIGTERM and SIGUSR1 are treated the same way: first the run is saved, then the signal does what it did before.
         An exception in a callback is raised once the run is saved.
         """
-        amount = learning.Amount(total_env_steps, episodes)
-        callback = as_one(callbacks)
+        steps_name, steps = words.either("total_env_steps", total_env_steps, "total_timesteps", total_timesteps)
+        amount = learning.Amount.of(steps_name, steps, episodes)
+        watcher = as_one(words.either("callbacks", callbacks, "callback", callback)[1])
+        progress_bar = arguments.flag("progress_bar", progress_bar)
         directory = self._choose_folder(self.logdir)
         with learning.interruption() as interruption:
-            watch, goal, done = learning.Watch(callback, interruption), None, False
+            watch, goal, done = learning.Watch(watcher, interruption), None, False
             while not done:  # once a stage of the run
                 self._begin_stage(directory)
                 with learning.opened(
@@ -240,12 +265,12 @@ class BayesPlanet(TrainedModel):
                     try:
                         if goal is None:
                             goal = amount.goal(trainer)
-                            callback.init_callback(self)
-                            callback.on_training_start()
+                            watcher.init_callback(self)
+                            watcher.on_training_start()
                         learning.work(trainer, goal, watch, progress_bar, lines=self.verbose > 0)
                         done = not trainer.stage_over or watch.should_stop()
                         if done:
-                            callback.on_training_end()
+                            watcher.on_training_end()
                     finally:
                         self._trainer = None
         learning.pass_on(interruption)
@@ -255,9 +280,9 @@ class BayesPlanet(TrainedModel):
         """Builds the agent anew where the run has reached another stage (`train.stages`), with the newest state."""
         config = stages.at(self.config, directory.count_episodes())
         if config != self.config:
+            spaces = Spaces(self.observation_space, self.action_space)
             directory.prepare(self.config)  # notes the change
             directory.unlock()
-            spaces = Spaces(self.observation_space, self.action_space)
             parts = restored(directory, spaces, config, *self._built_with, optimizer=True)
             self.config = config
             self._take(parts, spaces)
@@ -266,7 +291,7 @@ class BayesPlanet(TrainedModel):
         """Writes the HTML page about the run (`bayes-planet report`), by default to report.html in its folder."""
         if self.logdir is None:
             raise ValueError("A saved model has no run to report on. Accepted: a model that was trained here.")
-        path = self.logdir / "report.html" if out is None else settings.as_path(out)
+        path = self.logdir / "report.html" if out is None else arguments.path("out", out)
         return write_report([self.logdir], path, load_analysis=read_analysis).path
 
     def analyse(
@@ -296,14 +321,19 @@ class BayesPlanet(TrainedModel):
           ValueError: fewer than 2 episodes, episodes no longer than `evaluation.context_steps`, a reference for
             another task, or a world model of your own that does not predict observations.
         """
+        episodes, seed, save = arguments.whole("episodes", episodes), words.seed(seed), arguments.flag("save", save)
         check_episodes("episodes", episodes)
+        if not callable(progress):
+            raise ValueError(f"progress is {progress!r}. Accepted: a function of a text, such as print.")
         if reference is not None:
+            if not isinstance(reference, BayesPlanet):
+                raise ValueError(f"reference is {reference!r}. Accepted: a model, such as BayesPlanet.load(path).")
             check_reference(self.config.env, reference.config.env, "this model", "reference")
         for model in (self, *([] if reference is None else [reference])):
             require_predictive(model.world_model, "The analysis")
-        seed = dataclasses.replace(self.config, seed=seed).seed
         log_file = self._log_file("evaluation_workers.log")
         with open_held_out(self.config, episodes, log_file, self._factory) as environments:
+            self._require_same_spaces(environments)
             held_out = collect_held_out(self.config, self.actor, environments, episodes, seed, progress)
         other = None if reference is None else reference._parts
         analysis = analyse_agent(self.config, self._parts, held_out, seed, other, log_file, progress)
@@ -311,6 +341,7 @@ class BayesPlanet(TrainedModel):
             write_analysis(analysis, self.logdir)
         return analysis
 
+    @arguments.explain_unknown(words.SAVE)
     def save(self, path: str | os.PathLike[str], optimizer: bool = True) -> Path:
         """Writes weights, optimizer, settings and spaces into a folder, for `load`. No pickle, no episodes.
 
@@ -322,7 +353,8 @@ class BayesPlanet(TrainedModel):
           ValueError: something else is there.
         """
         spaces = self.observation_space, self.action_space
-        path, learner = settings.as_path(path), self._parts.learner
+        path, learner = arguments.path("path", path), self._parts.learner
+        optimizer = arguments.flag("optimizer", optimizer)
         return saved_model.save(path, self.config, learner, spaces, self._progress(), optimizer)
 
     def close(self) -> None:
@@ -351,7 +383,7 @@ class BayesPlanet(TrainedModel):
             self._temporary = tempfile.TemporaryDirectory(prefix="bayes_planet-")
             logdir = Path(self._temporary.name) / "run"
             print(f"BayesPlanet: no logdir, so the run in {logdir} goes with this object.", file=sys.stderr)
-        self._directory = RunDirectory(settings.as_path(logdir))
+        self._directory = RunDirectory(arguments.path("logdir", logdir))
         self._logs = self._directory.logs
         return self._directory
 

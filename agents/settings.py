@@ -3,11 +3,11 @@
 import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import gymnasium
 
+from bayes_planet import arguments
 from bayes_planet.config import Config, presets
 from bayes_planet.envs.tasks import canonical, registered
 from bayes_planet.training.world_models import factory_name, qualified_name
@@ -50,9 +50,12 @@ def configure(
     elif isinstance(overrides, str):
         raise ValueError(f"overrides is {overrides!r}. Accepted: a mapping or a list, such as [{overrides!r}].")
     elif overrides is not None:
-        items = list(overrides)
+        items = _listed("overrides", overrides, 'a mapping such as {"train.batch_size": 16}, or a list of key=value')
+        for item in items:
+            if not isinstance(item, str):
+                raise ValueError(f"overrides has {item!r} in it. Accepted: key=value, such as 'train.batch_size=16'.")
     if seed is not None:
-        items.append(f"seed={seed}")
+        items.append(f"seed={arguments.whole('seed', seed)}")
     loaded = presets.load(layers, items)
     if world_model is None:
         return loaded
@@ -67,8 +70,8 @@ def configure(
 def name_of(env: Environment) -> str:
     """`env.name` of the configuration: a name as it is, of a class or function MODULE:NAME."""
     if isinstance(env, str):
-        return env
-    if not callable(env):
+        return str(env)
+    if not callable(env) or isinstance(env, gymnasium.Env):
         raise ValueError(
             f"env is {type(env).__name__}. Accepted: a name, such as dm_control/cheetah-run or Pendulum-v1, or a class "
             "or function that makes a gymnasium.Env when called without arguments: lambda: MyEnv(size=3). An "
@@ -80,7 +83,8 @@ def name_of(env: Environment) -> str:
 def _usual(env: Environment | None, config: Presets) -> list[str | Mapping[str, Any]]:
     if isinstance(config, Config):
         return [dataclasses.asdict(config)]
-    given = [config] if isinstance(config, str | os.PathLike | Mapping) else list(config)
+    alone = isinstance(config, str | os.PathLike | Mapping)
+    given = [config] if alone else _listed("config", config, "names of presets, paths of YAML files, or a Config")
     for item in given:
         if not isinstance(item, str | os.PathLike | Mapping):
             raise ValueError(
@@ -112,12 +116,8 @@ def _means(env: str, preset: str) -> bool:
     return canonical(env) in (preset, canonical(task)) if task.startswith("dm_control/") else env == task
 
 
-def as_path(path: str | os.PathLike[str]) -> Path:
-    """Raises ValueError for anything that is no path."""
-    if not isinstance(path, str | os.PathLike):
-        raise ValueError(f"The path is {path!r}. Accepted: text or a pathlib.Path.")
+def _listed(name: str, value: Any, accepted: str) -> list[Any]:
     try:
-        os.fspath(path).encode()
-    except (UnicodeEncodeError, AttributeError):  # the latter of bytes
-        raise ValueError(f"The path is {path!r}. Accepted: text that UTF-8 can hold.") from None
-    return Path(path)
+        return list(value)
+    except TypeError:
+        raise ValueError(f"{name} is {value!r}. Accepted: {accepted}.") from None

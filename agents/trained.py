@@ -1,6 +1,5 @@
 """What a trained model is for: act, be evaluated and filmed, predict, and say how sure it is."""
 
-import dataclasses
 import os
 from pathlib import Path
 from typing import Any
@@ -8,8 +7,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from bayes_planet import envs
-from bayes_planet.agents import imagination, settings
+from bayes_planet import arguments, envs
+from bayes_planet.agents import imagination, settings, words
 from bayes_planet.agents.acting import Predictor, PredictState
 from bayes_planet.collecting.exploration import noise_of_episode
 from bayes_planet.config import Config
@@ -19,6 +18,7 @@ from bayes_planet.evaluation.scoring import film, final_score
 from bayes_planet.evaluation.uncertainty import VarianceParts
 from bayes_planet.planning import Actor
 from bayes_planet.report.videos.files import save_video
+from bayes_planet.runs.spaces import difference
 from bayes_planet.training.build import Parts
 from bayes_planet.training.saved.restoring import Spaces
 from bayes_planet.world_model import WorldModel
@@ -57,6 +57,7 @@ class TrainedModel:
         """Filters and plans, in TensorFlow."""
         return self._parts.actor
 
+    @arguments.explain_unknown(words.PREDICT)
     def predict(
         self,
         observation: Any,
@@ -90,18 +91,21 @@ class TrainedModel:
         Raises:
           ValueError: an observation, state or episode_start of another shape or kind.
         """
-        return self._predictor(observation, state, episode_start, deterministic)
+        return self._predictor(observation, state, episode_start, arguments.flag("deterministic", deterministic))
 
-    def set_random_seed(self, seed: int) -> None:
-        """Seeds `predict` alone; those of training are part of the run."""
-        self._predictor.reseed(dataclasses.replace(self.config, seed=seed).seed)
+    def set_random_seed(self, seed: int | None) -> None:
+        """Seeds `predict` alone; those of training are part of the run. None changes nothing."""
+        if seed is not None:
+            self._predictor.reseed(words.seed(seed))
 
     def make_env(self) -> gymnasium.Env:
         """A new environment as `predict` needs it, in this process: Dict observations, actions in [-1, 1].
 
         Rewards are summed over the action repeat, which is inside. `render()` gives the frame, uint8 [64, 64, 3].
         """
-        return envs.make(self.config.env, self._factory)
+        env = envs.make(self.config.env, self._factory)
+        self._require_same_spaces(env)
+        return env
 
     def get_env(self) -> gymnasium.Env:
         """The environment of `make_env`, the same one at every call; `close` closes it."""
@@ -109,6 +113,7 @@ class TrainedModel:
             self._own_env = self.make_env()
         return self._own_env
 
+    @arguments.explain_unknown(words.EVALUATE)
     def evaluate(self, episodes: int = EPISODES, seed: int = 0) -> Score:
         """Noise-free episodes in processes of their own: the numbers of `bayes-planet evaluate RUN --seed SEED`.
 
@@ -119,8 +124,7 @@ class TrainedModel:
         Returns:
           `returns`, `mean`, `median`, `stddev`, and the `episodes` as dicts of arrays [T + 1, ...].
         """
-        _require_episodes(episodes)
-        seed = dataclasses.replace(self.config, seed=seed).seed
+        episodes, seed = arguments.whole("episodes", episodes, 1), words.seed(seed)
         workers = self.config.evaluation.workers
         with self._workers(environments_for(episodes, workers), "evaluation_workers.log") as environments:
             return final_score(self.actor, seed, environments, episodes, workers)
@@ -138,11 +142,12 @@ class TrainedModel:
           episodes: as in `evaluate`, which plans for up to `evaluation.workers` of them together; what random numbers
             an episode gets depends on how many these are.
         """
-        _require_episodes(episodes)
-        seed = dataclasses.replace(self.config, seed=seed).seed
+        episodes, seed = arguments.whole("episodes", episodes, 1), words.seed(seed)
+        fps, scale = arguments.number("fps", fps), arguments.whole("scale", scale, 1)
+        path = arguments.path("path", path)
         with self._workers(1, "evaluation_workers.log") as environments:
             rows = min(self.config.evaluation.workers, episodes)
-            return save_video(settings.as_path(path), film(self.actor, seed, environments, rows), fps, scale)
+            return save_video(path, film(self.actor, seed, environments, rows), fps, scale)
 
     def imagine(
         self,
@@ -174,6 +179,7 @@ class TrainedModel:
           ValueError: shapes that do not fit, or numbers out of range.
         """
         rows, context, alone = self._arrange(observations, actions, context_steps)
+        samples, seed = arguments.whole("samples", samples, 1), arguments.whole("seed", seed, 0)
         predicted = imagination.imagine(self.world_model, rows, context, samples, weights, seed)
         return {key: value[:, 0] if alone else value for key, value in predicted.items()}
 
@@ -203,6 +209,8 @@ class TrainedModel:
         Source: `evaluation.uncertainty`, which splits it without bias.
         """
         rows, context, alone = self._arrange(observations, actions, context_steps)
+        weight_samples = arguments.whole("weight_samples", weight_samples)
+        state_samples, seed = arguments.whole("state_samples", state_samples), arguments.whole("seed", seed, 0)
         found = imagination.uncertainty(self.world_model, rows, context, weight_samples, state_samples, seed)
         if not alone:
             return found
@@ -213,17 +221,28 @@ class TrainedModel:
     def _arrange(
         self, observations: Any, actions: Any, context_steps: int | None
     ) -> tuple[dict[str, np.ndarray], int, bool]:
+        context_steps = None if context_steps is None else arguments.whole("context_steps", context_steps)
         size, seen = self.action_space.shape[0], self.config.evaluation.context_steps
         return imagination.arrange(observations, actions, context_steps, self.observation_space, size, seen)
 
     def _workers(self, count: int, log_name: str) -> Workers:
-        return Workers(self.config.env, count, self._log_file(log_name), self._factory)
+        environments = Workers(self.config.env, count, self._log_file(log_name), self._factory)
+        try:
+            self._require_same_spaces(environments)
+        except ValueError:
+            environments.close()
+            raise
+        return environments
+
+    def _require_same_spaces(self, environments: Any) -> None:
+        """Raises ValueError where these are not the environment that the agent was made for."""
+        own = getattr(self, "observation_space", None)  # not before there is an agent
+        if own is None:
+            return
+        given = environments.observation_space, environments.action_space
+        if (found := difference((own, self.action_space), given)) is not None:
+            raise ValueError(f"The environment is not the one that the agent was made for:\n{found}")
 
     def _log_file(self, name: str) -> Path | None:
         writable = self._logs is not None and self._logs.is_dir() and os.access(self._logs, os.W_OK)
         return self._logs / name if self._logs is not None and writable else None
-
-
-def _require_episodes(episodes: int) -> None:
-    if episodes < 1:
-        raise ValueError(f"episodes is {episodes}. Accepted: 1 or more.")

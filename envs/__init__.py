@@ -11,13 +11,21 @@ if __name__ == "envs":
     )
 
 from bayes_planet.envs.environments import Environment, make
-from bayes_planet.envs.errors import NoGLError, NonFiniteError, UnknownTaskError, UnsupportedSpaceError, WorkerError
+from bayes_planet.envs.errors import (
+    EnvironmentContractError,
+    NoGLError,
+    NonFiniteError,
+    UnknownTaskError,
+    UnsupportedSpaceError,
+    WorkerError,
+)
 from bayes_planet.envs.registration import register
 from bayes_planet.envs.tasks import dm_control_tasks
 from bayes_planet.envs.workers import Workers
 
 __all__ = [
     "Environment",
+    "EnvironmentContractError",
     "NoGLError",
     "NonFiniteError",
     "UnknownTaskError",

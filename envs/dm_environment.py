@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 from dm_env import specs
 
-from bayes_planet.envs.errors import UnsupportedSpaceError
+from bayes_planet.envs.errors import EnvironmentContractError, UnsupportedSpaceError
 
 
 class DmEnvironment(gymnasium.Env):
@@ -37,6 +37,11 @@ class DmEnvironment(gymnasium.Env):
         self._camera = self._camera_id(camera)
         self.action_space = _space(environment.action_spec())
         self.observation_space = _space(environment.observation_spec())
+
+    @property
+    def dm_environment(self) -> dm_env.Environment:
+        """The environment inside."""
+        return self._environment
 
     @property
     def physics(self) -> Any:
@@ -70,14 +75,22 @@ class DmEnvironment(gymnasium.Env):
                 generator.seed(seed)
             if not generators and callable(getattr(self._environment, "seed", None)):
                 getattr(self._environment, "seed")(seed)  # noqa: B009 (not of every dm_env.Environment)
-        return self._environment.reset().observation, {}
+        return self._timestep(self._environment.reset(), "reset()").observation, {}
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """One step; raises what the environment raises."""
-        timestep = self._environment.step(action)
-        terminated = timestep.last() and timestep.discount == 0.0
-        truncated = timestep.last() and not terminated
-        return timestep.observation, float(timestep.reward), bool(terminated), bool(truncated), {}
+        timestep = self._timestep(self._environment.step(action), "step()")
+        terminated = bool(timestep.last()) and timestep.discount == 0.0
+        truncated = bool(timestep.last()) and not terminated
+        return timestep.observation, timestep.reward, terminated, truncated, {}
+
+    def _timestep(self, given: Any, place: str) -> dm_env.TimeStep:
+        if not isinstance(given, dm_env.TimeStep):
+            raise EnvironmentContractError(
+                f"{type(self._environment).__name__} gave {type(given).__name__} from {place}. Accepted: a "
+                "dm_env.TimeStep, as dm_env.restart, transition, termination and truncation make it."
+            )
+        return given
 
     def render(self) -> Any:
         """The present state as an RGB array; None where the environment cannot draw."""

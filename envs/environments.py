@@ -8,7 +8,11 @@ import gymnasium
 import numpy as np
 
 from bayes_planet.config import EnvConfig
+from bayes_planet.config.settings import require_settings
 from bayes_planet.envs import rendering
+from bayes_planet.envs.contract import Contract
+from bayes_planet.envs.images import images
+from bayes_planet.envs.limits import step_limit
 from bayes_planet.envs.tasks import DmControlTask, ModuleTask, resolve
 from bayes_planet.envs.wrappers import UNLIMITED, ActionRepeat, DictObservations, ScaledActions, Velocities
 
@@ -47,14 +51,16 @@ def make(
     Raises:
       UnknownTaskError: nothing has that name; the message has the nearest names.
       UnsupportedSpaceError: actions or observations are of a kind the agent cannot use.
+      EnvironmentContractError: it has no spaces.
       NoGLError: images are asked for and OpenGL does not work.
       ValueError: the camera does not exist or cannot be chosen, or the episode has no limit.
     """
+    require_settings(config)
     backend = rendering.select_backend(config.gl_backend, backend)
     quality = rendering.resolve_quality(config.render_quality, backend)
     needs_images = config.observations != "state"
     task = None if factory is not None else resolve(config.name)
-    render: Callable[[], np.ndarray]
+    render: Callable[[], np.ndarray] | None
     if isinstance(task, DmControlTask):
         from bayes_planet.envs.control_suite import ControlSuite
 
@@ -75,8 +81,12 @@ def make(
             env, name = gymnasium_tasks.from_module(task, config), task.name
         else:
             env, name = gymnasium_tasks.from_id(config), config.name
-        own_limit = gymnasium_tasks.step_limit(env)
-        render = gymnasium_tasks.renderer(env, config, backend, quality, name, required=needs_images)
+        name = gymnasium_tasks.of_class(name, env)
+        own_limit = step_limit(env)
+        env = Contract(env, name)
+        seen = not gymnasium_tasks.draws(env) and images(env.observation_space)
+        required = needs_images and not seen
+        render = None if seen else gymnasium_tasks.renderer(env, config, backend, quality, name, required)
 
     env = ScaledActions(env, name)
     repeated = ActionRepeat(env, config.action_repeat, _limit(config, own_limit, name), name)

@@ -17,6 +17,10 @@ class NonFiniteError(RuntimeError):
     """A task gave a reward or an observation that is not a finite number."""
 
 
+class EnvironmentContractError(ValueError):
+    """An environment gave what Gymnasium does not allow, such as no reward; it would do so again."""
+
+
 class WorkerError(RuntimeError):
     """An environment process died, hung, or failed inside the environment.
 
@@ -34,5 +38,15 @@ class WorkerError(RuntimeError):
 EpisodeFault = WorkerError | NonFiniteError
 """What ends one episode, and none of those beside it."""
 
-ENVIRONMENT_ERRORS = (NoGLError, NonFiniteError, UnknownTaskError, UnsupportedSpaceError, WorkerError)
+ENVIRONMENT_ERRORS = (
+    EnvironmentContractError,
+    NoGLError,
+    NonFiniteError,
+    UnknownTaskError,
+    UnsupportedSpaceError,
+    WorkerError,
+)
 """What is raised where the environment, and not the program, is to blame."""
+
+START_ERRORS = (ValueError, TypeError, ImportError)
+"""What further is raised where an environment cannot be made as the settings say: see `make`."""

@@ -15,6 +15,7 @@ import numpy as np
 from bayes_planet.config import EnvConfig
 from bayes_planet.envs import rendering
 from bayes_planet.envs.errors import NoGLError, UnknownTaskError, UnsupportedSpaceError
+from bayes_planet.envs.images import IMAGE
 from bayes_planet.envs.tasks import ModuleTask, registered, unknown_task
 
 OF_A_FACTORY = "the environment of your factory"
@@ -35,18 +36,27 @@ def from_id(config: EnvConfig) -> gymnasium.Env:
     name = config.name
     module, _, identifier = name.rpartition(":")
     if module:
-        _imported(module)
-    arguments: dict[str, Any] = {"render_mode": "rgb_array"}
+        _imported(module, name)
     specification = registered(identifier)
-    if specification is not None and str(specification.entry_point).startswith(_MUJOCO_MODULE):
-        _log_mujoco_warnings()
-        arguments.update(width=config.image_size, height=config.image_size)
+    arguments: dict[str, Any] = {}
+    creator: Any = None
+    if specification is not None:
+        if str(specification.entry_point).startswith(_MUJOCO_MODULE):
+            _log_mujoco_warnings()
+            arguments.update(width=config.image_size, height=config.image_size)
+        creator = _creator(specification.entry_point)
+
+    def made(**render_mode: Any) -> gymnasium.Env:
+        return gymnasium.make(name, disable_env_checker=True, **arguments, **render_mode)
+
     try:
-        env = gymnasium.make(name, disable_env_checker=True, **arguments)
+        env = _with_render_mode(creator, made, config.observations != "state")
     except gymnasium.error.UnregisteredEnv as error:
         raise unknown_task(name) from error
     except gymnasium.error.DependencyNotInstalled as error:
         raise ImportError(f"{name} needs a package that is not installed: {error}") from error
+    except ImportError as error:
+        raise ImportError(f"env.name is {name!r}, which cannot be imported: {error}") from error
     _choose_camera(env, config, name)
     return env
 
@@ -66,20 +76,27 @@ def from_factory(factory: Callable[..., Any], config: EnvConfig, name: str = OF_
             f"The environment factory is {factory!r}. Accepted: a class or function that makes the environment, such "
             "as lambda: MyEnv(difficulty=3)."
         )
-    env = factory(render_mode="rgb_array") if _takes_render_mode(factory) else factory()
+    env = _with_render_mode(factory, factory, config.observations != "state")
     if "mujoco" in sys.modules:
         _log_mujoco_warnings()
     if isinstance(env, gymnasium.Env):
-        _choose_camera(env, config, name)
+        _choose_camera(env, config, of_class(name, env))
         return env
     if "dm_env" in sys.modules and isinstance(env, sys.modules["dm_env"].Environment):
         from bayes_planet.envs.dm_environment import DmEnvironment
 
         return DmEnvironment(env, config.image_size, config.camera)
+    called = "The environment factory" if name == OF_A_FACTORY else f"env.name is {name!r}, which"
     raise TypeError(
-        f"The environment factory gave {type(env).__name__}. Accepted: a gymnasium.Env or a dm_env.Environment "
+        f"{called} gave {type(env).__name__}. Accepted: a gymnasium.Env or a dm_env.Environment "
         "(an environment of old gym can be wrapped by shimmy)."
     )
+
+
+def of_class(name: str, env: gymnasium.Env) -> str:
+    """What errors call an environment of a factory: its class is named too."""
+    made = getattr(env.unwrapped, "dm_environment", env.unwrapped)
+    return f"{name} ({type(made).__name__})" if name == OF_A_FACTORY else name
 
 
 def from_module(task: ModuleTask, config: EnvConfig) -> gymnasium.Env:
@@ -88,10 +105,9 @@ def from_module(task: ModuleTask, config: EnvConfig) -> gymnasium.Env:
     The module is looked for in the present folder too, as uvicorn and others do.
 
     Raises:
-      ImportError: the module cannot be imported.
-      UnknownTaskError: it has no such name.
+      UnknownTaskError: there is no such module, it cannot be imported, or it has no such name.
     """
-    module = _imported(task.module)
+    module = _imported(task.module, task.name)
     try:
         factory = functools.reduce(getattr, task.attribute.split("."), module)
     except AttributeError as error:
@@ -105,32 +121,88 @@ def from_module(task: ModuleTask, config: EnvConfig) -> gymnasium.Env:
     return from_factory(factory, config, task.name)
 
 
-def _imported(name: str) -> Any:
+def _imported(module: str, name: str) -> Any:
+    """The module that `env.name` names. UnknownTaskError where it is not there or fails."""
     here = os.getcwd()
     try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name != name.partition(".")[0] or here in sys.path:
+        try:
+            return importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            if not _is_missing(error, module) or here in sys.path:
+                raise
+        sys.path.append(here)
+        importlib.invalidate_caches()
+        return importlib.import_module(module)
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and _is_missing(error, module):
+            raise UnknownTaskError(
+                f"env.name is {name!r}, but there is no module {error.name}. Accepted: one that Python finds, or a "
+                f"file or package in the present folder, {here}."
+            ) from error
+        raise UnknownTaskError(
+            f"env.name is {name!r}, but importing {module} fails: {type(error).__name__}: {error}."
+        ) from error
+
+
+def _is_missing(error: ModuleNotFoundError, module: str) -> bool:
+    """Whether it is the module itself, or a package that it is in, that was not found."""
+    return error.name is not None and (error.name == module or module.startswith(f"{error.name}."))
+
+
+def _creator(entry_point: Any) -> Any:
+    """The class or function of a registered id; None where it cannot be loaded, which `gymnasium.make` will say."""
+    if callable(entry_point):
+        return entry_point
+    try:
+        return gymnasium.envs.registration.load_env_creator(entry_point)
+    except Exception:
+        return None
+
+
+def _with_render_mode(maker: Any, make: Callable[..., Any], drawn: bool) -> Any:
+    """What `make` makes, with render_mode="rgb_array" where the class or function behind it takes that.
+
+    One that does not say (it takes any arguments, or declares no render modes) is given it too, and made again without
+    where it refuses and nothing needs to be `drawn`.
+    """
+    takes = _takes_render_mode(maker)
+    if takes is False:
+        return make()
+    try:
+        return make(render_mode="rgb_array")
+    except (TypeError, ValueError, AssertionError, gymnasium.error.Error):
+        if takes is True or (drawn and _names_render_mode(maker)):
             raise
-    sys.path.append(here)
-    importlib.invalidate_caches()
-    return importlib.import_module(name)
+    return make()
 
 
-def _takes_render_mode(factory: Callable[..., Any]) -> bool:
-    """Whether it has an argument `render_mode` that nobody has filled in yet, and draws RGB arrays."""
-    if isinstance(factory, functools.partial) and "render_mode" in factory.keywords:
+def _takes_render_mode(maker: Any) -> bool | None:
+    """Whether it has an argument `render_mode` that nobody has filled in yet, and draws RGB arrays; None: unknown."""
+    if isinstance(maker, functools.partial) and "render_mode" in maker.keywords:
         return False
     try:
-        named = "render_mode" in inspect.signature(factory).parameters
-    except (TypeError, ValueError):  # built in: no signature
+        parameters = inspect.signature(maker).parameters
+    except (TypeError, ValueError):  # built in, or None: no signature
+        return None if maker is None else False
+    modes = getattr(maker, "metadata", {}).get("render_modes")
+    if "render_mode" not in parameters:
+        any_argument = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+        return None if any_argument and (modes is None or "rgb_array" in modes) else False
+    if modes is None:  # a function
+        return True
+    return None if not modes else "rgb_array" in modes
+
+
+def _names_render_mode(maker: Any) -> bool:
+    try:
+        return "render_mode" in inspect.signature(maker).parameters
+    except (TypeError, ValueError):
         return False
-    return named and "rgb_array" in getattr(factory, "metadata", {}).get("render_modes", ["rgb_array"])
 
 
-def step_limit(env: gymnasium.Env) -> int | None:
-    """Env steps after which the environment cuts its episodes by itself; None where it is not known to."""
-    return env.spec.max_episode_steps if env.spec is not None else None
+def draws(env: gymnasium.Env) -> bool:
+    """Whether `render()` is there to give RGB frames."""
+    return env.render_mode == "rgb_array"
 
 
 def renderer(
@@ -147,10 +219,11 @@ def renderer(
     """
     gymnasium_mujoco = type(env.unwrapped).__module__.startswith(_MUJOCO_MODULE)
     uses_gl = gymnasium_mujoco or getattr(env.unwrapped, "uses_gl", False)
-    if required and env.render_mode != "rgb_array":
+    if required and not draws(env):
         raise UnsupportedSpaceError(
-            f"{name} has render_mode {env.render_mode!r}, so it gives no images. Make it with "
-            "render_mode='rgb_array', or set env.observations=state."
+            f"{name} has render_mode {env.render_mode!r} and observes no image, so it gives no images. Accepted: "
+            f"render_mode='rgb_array' and a render() that returns them, or one image, {IMAGE}, in the observation; or "
+            "set env.observations=state."
         )
     if required and uses_gl:
         backend.require()

@@ -18,13 +18,11 @@ import gymnasium
 
 import bayes_planet
 from bayes_planet.envs import starter
-from bayes_planet.envs.errors import NoGLError, NonFiniteError, UnknownTaskError, UnsupportedSpaceError, WorkerError
+from bayes_planet.envs.errors import ENVIRONMENT_ERRORS, WorkerError
 from bayes_planet.files.plain import open_own, open_plain
 
-TYPED = {
-    error.__name__: error
-    for error in (NoGLError, NonFiniteError, UnknownTaskError, UnsupportedSpaceError, gymnasium.error.ResetNeeded)
-}
+TYPED = {error.__name__: error for error in (*ENVIRONMENT_ERRORS, gymnasium.error.ResetNeeded)}
+TYPED.pop(WorkerError.__name__)
 TYPED_AT_START = {error.__name__: error for error in (ValueError, TypeError, ImportError, ModuleNotFoundError)}
 LOG_LINES = 15
 LONGEST_SECONDS = 1e6
@@ -93,9 +91,8 @@ class EnvironmentProcess:
 
         Raises:
           WorkerError: the process died, gave no answer in time (it is killed then), or its environment failed.
-          NoGLError, UnknownTaskError, UnsupportedSpaceError, NonFiniteError, ResetNeeded: as in the worker,
-            caused by a WorkerError that has the worker's traceback. At the start also ValueError, TypeError
-            and ImportError.
+          those of ENVIRONMENT_ERRORS, ResetNeeded: as in the worker, caused by a WorkerError that has the worker's
+            traceback. At the start also ValueError, TypeError and ImportError.
         """
         while True:
             try:

@@ -65,6 +65,18 @@ def answer(env: Any, command: str, argument: Any) -> Any:
     raise ValueError(f"The worker got the command {command!r}. Accepted: reset, step, render.")
 
 
+def trace(error: BaseException) -> str:
+    """The traceback, without the lines of this package where others are left: it is the environment that failed."""
+    import bayes_planet
+
+    package = os.path.dirname(os.path.abspath(bayes_planet.__file__)) + os.sep
+    written = traceback.TracebackException.from_exception(error)
+    others = [frame for frame in written.stack if not os.path.abspath(frame.filename).startswith(package)]
+    if others:
+        written.stack = traceback.StackSummary.from_list(others)
+    return "".join(written.format())
+
+
 def without_unsendable(reply: tuple[Any, ...], error: Exception) -> tuple[Any, ...]:
     """A reply without the entries of `info` that cannot be pickled; the error where it is something else."""
     try:
@@ -74,7 +86,7 @@ def without_unsendable(reply: tuple[Any, ...], error: Exception) -> tuple[Any, .
             raise error
     except Exception:
         text = f"What the environment returned cannot be sent to another process: {error}"
-        return ("error", reply[1], type(error).__name__, text, traceback.format_exc())
+        return ("error", reply[1], type(error).__name__, text, trace(error))
     _say_once(f"worker {os.getpid()}: info {dropped} cannot be sent to another process and is left out")
     return (*reply[:2], (*rest, {key: value for key, value in info.items() if key not in dropped}))
 
@@ -118,7 +130,7 @@ def serve(connection: Connection) -> Any:
                 result = answer(env, command, argument)
             reply: tuple[Any, ...] = ("ok", number, result)
         except Exception as error:
-            reply = ("error", number, type(error).__name__, str(error), traceback.format_exc())
+            reply = ("error", number, type(error).__name__, str(error), trace(error))
         try:
             connection.send(reply)
         except (BrokenPipeError, ConnectionResetError):

@@ -1,17 +1,19 @@
 """Environments in processes of their own, stepped side by side."""
 
+import contextlib
 import dataclasses
 import os
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 
+from bayes_planet import arguments
 from bayes_planet.config import EnvConfig
+from bayes_planet.config.settings import require_settings
 from bayes_planet.envs import rendering
 from bayes_planet.envs.errors import EpisodeFault, WorkerError
 from bayes_planet.envs.process import EnvironmentProcess
@@ -36,6 +38,7 @@ class Workers:
       action_repeat: env steps an action is held.
       episode_steps: agent steps after which an episode is cut; its rows in the replay less one.
       description: gl_backend, gl_renderer and render_quality.
+      frames_checked: whether somebody has looked if its images show anything.
       infos: the last `info` of each worker, with `env_steps` (of the last agent step) and, with diagnostics, `qvel`.
     """
 
@@ -60,18 +63,18 @@ class Workers:
           UnknownTaskError, UnsupportedSpaceError, NoGLError, ValueError: as `make`.
           WorkerError: a process could not be started.
         """
-        if count < 1:
-            raise ValueError(f"The number of workers is {count}. Accepted: 1 or more.")
-        self.count = count
+        require_settings(config)
+        self.frames_checked = False
+        self.count = count = arguments.whole("The number of workers", count, 1)
         self._timeout = config.timeout_seconds
-        self._log_file = None if log_file is None else Path(log_file).absolute()
+        self._log_file = None if log_file is None else arguments.path("log_file", log_file).absolute()
         if self._log_file is not None:
             self._log_file.parent.mkdir(parents=True, exist_ok=True)
         self._hello = {
             "config": dataclasses.asdict(config),
             "factory": None if factory is None else _pickled(factory),
             "paths": [os.path.abspath(path) for path in sys.path],
-            "diagnostics": diagnostics,
+            "diagnostics": arguments.flag("diagnostics", diagnostics),
             "backend": rendering.find_backend(config.gl_backend),
         }
         self._processes: list[EnvironmentProcess] = []
@@ -192,6 +195,12 @@ class Workers:
         self.infos[index] = {}
         self._collect([index])
 
+    def log(self, text: str) -> None:
+        """Adds a line to the log file, if there is one."""
+        if self._log_file is not None:
+            with contextlib.suppress(OSError), open(self._log_file, "a", encoding="utf-8") as log:
+                log.write(f"{text}\n")
+
     def close(self) -> None:
         """Ends all processes. Harmless when called again."""
         self._finalizer()
@@ -208,8 +217,9 @@ class Workers:
     def _choose(self, indices: Sequence[int] | None) -> list[int]:
         if not self._finalizer.alive:
             raise WorkerError("These workers are closed. Make new ones.")
-        chosen = list(range(self.count)) if indices is None else [int(index) for index in indices]
-        if not chosen or len(set(chosen)) != len(chosen) or not set(chosen) <= set(range(self.count)):
+        everyone = range(self.count)
+        chosen = list(everyone if indices is None else (arguments.whole("A worker index", each) for each in indices))
+        if not chosen or len(set(chosen)) != len(chosen) or not set(chosen) <= set(everyone):
             raise ValueError(f"The worker indices are {chosen}. Accepted: different ones of 0 to {self.count - 1}.")
         return chosen
 
@@ -231,10 +241,7 @@ class Workers:
 
 
 def _checked_seed(seed: int | None) -> int | None:
-    whole = seed is None or (isinstance(seed, int | np.integer) and not isinstance(seed, bool))
-    if not whole or (seed is not None and not 0 <= seed < _SEED_LIMIT):
-        raise ValueError(f"The seed is {seed!r}. Accepted: 0 to 2**32 - 1, or None.")
-    return None if seed is None else int(seed)
+    return None if seed is None else arguments.whole("The seed", seed, 0, _SEED_LIMIT - 1, "0 to 2**32 - 1, or None")
 
 
 def _stack(observations: Sequence[Observations]) -> Observations:

@@ -11,7 +11,10 @@ from typing import Any, SupportsFloat
 import gymnasium
 import numpy as np
 
-from bayes_planet.envs.errors import NonFiniteError, UnsupportedSpaceError
+from bayes_planet import arguments
+from bayes_planet.envs.contract import FLOAT32_MAX, fits
+from bayes_planet.envs.errors import EnvironmentContractError, NonFiniteError, UnsupportedSpaceError
+from bayes_planet.envs.images import IMAGE, as_rgb, at, images, leaves, name_of, numbers, numbers_of
 
 UNLIMITED = 1e10  # MuJoCo's mjMAXVAL, which dm_control gives for an actuator without limits
 
@@ -31,6 +34,11 @@ class ScaledActions(gymnasium.Wrapper):
             raise UnsupportedSpaceError(
                 f"The action space of {name} is {space}: the planner needs continuous actions. {accepted}; "
                 "choose a continuous variant of the task, or wrap it in one."
+            )
+        if 0 in space.shape or (space.low > space.high).any():
+            raise UnsupportedSpaceError(
+                f"The action space of {name} is {space}, in which there is nothing to choose. {accepted}, of one "
+                "action or more, lower bounds below upper ones."
             )
         if not (np.abs([space.low, space.high]) < UNLIMITED).all():
             raise UnsupportedSpaceError(
@@ -75,6 +83,7 @@ class ActionRepeat(gymnasium.Wrapper):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         self._running = False
+        seed = None if seed is None else arguments.whole("The seed", seed, 0)
         result = self.env.reset(seed=seed, options=options)
         self._steps, self._running = 0, True
         return result
@@ -84,7 +93,7 @@ class ActionRepeat(gymnasium.Wrapper):
 
         Raises:
           ValueError: an action of another shape, or with NaN or infinity in it; the episode can go on.
-          NonFiniteError: a reward that is no number.
+          NonFiniteError: rewards that float32 cannot hold.
           gymnasium.error.ResetNeeded: no episode is running.
         """
         check_actions(action, self.action_space.shape or ())
@@ -96,15 +105,16 @@ class ActionRepeat(gymnasium.Wrapper):
         total, taken, terminated, truncated = 0.0, 0, False, False
         while taken < self._repeat and not (terminated or truncated):
             observation, reward, terminated, truncated, info = self.env.step(action)
-            reward = float(reward)
-            if not math.isfinite(reward):
-                raise NonFiniteError(f"{self._name} gave the reward {reward} at env step {self._steps + 1}.")
-            total += reward
+            total += float(reward)
             taken += 1
             self._steps += 1
             truncated = truncated or self._steps >= self._limit
-        terminated = bool(terminated)
-        truncated = bool(truncated) and not terminated
+        if abs(total) > FLOAT32_MAX:
+            raise NonFiniteError(
+                f"The rewards of {self._name} in the {taken} env steps up to {self._steps} sum up to {total}. "
+                f"Accepted: up to {FLOAT32_MAX:.2g} (float32)."
+            )
+        truncated = truncated and not terminated
         self._running = not (terminated or truncated)
         return observation, total, terminated, truncated, {**info, "env_steps": taken}
 
@@ -113,14 +123,37 @@ class DictObservations(gymnasium.Wrapper):
     """Observations as a dict: `image` uint8 [S, S, 3] and/or `state` float32 [n], one render an agent step."""
 
     def __init__(
-        self, env: gymnasium.Env, observations: str, image_size: int, render: Callable[[], np.ndarray], name: str
+        self,
+        env: gymnasium.Env,
+        observations: str,
+        image_size: int,
+        render: Callable[[], np.ndarray] | None,
+        name: str,
     ) -> None:
-        """Args: observations: pixels, state or both.  render: gives uint8 [image_size, image_size, 3]."""
+        """See the class.
+
+        Args:
+          env: what is wrapped.
+          observations: pixels, state or both.
+          image_size: S.
+          render: gives uint8 [S, S, 3]. None: the image in the observation is the agent's.
+          name: what errors call the environment.
+
+        Raises:
+          UnsupportedSpaceError: the observations have no numbers for a state, or not one image.
+        """
         super().__init__(env)
-        self._render, self._name = render, name
+        self._draw, self._name, self._size = render, name, image_size
         self._inner = env.observation_space
+        self._seen: np.ndarray | None = None
         self._shows_image = observations in ("pixels", "both")
         self._shows_state = observations in ("state", "both")
+        self._images = images(self._inner) if render is None else []
+        if render is None and self._shows_image and len(self._images) != 1:
+            raise UnsupportedSpaceError(
+                f"{name} observes {len(self._images)} images, in {', '.join(map(name_of, self._images))}. Accepted: "
+                "one, the agent's; leave the others out with gymnasium.wrappers.FilterObservation."
+            )
         spaces: dict[str, gymnasium.Space] = {}
         if self._shows_image:
             spaces["image"] = gymnasium.spaces.Box(0, 255, (image_size, image_size, 3), np.uint8)
@@ -129,50 +162,62 @@ class DictObservations(gymnasium.Wrapper):
         self.observation_space = gymnasium.spaces.Dict(spaces)
 
     def _state_size(self) -> int:
-        images = [place for place, space in _leaves(self._inner) if len(space.shape or ()) > 2]
-        if images:
-            inside = f", in {', '.join(images)}" if images != [""] else ""
+        self._numbers = numbers(self._inner) if images(self._inner) else self._inner
+        if self._numbers is None:
             raise UnsupportedSpaceError(
-                f"{self._name} observes images{inside}: {self._inner}. They are no state vector. Set "
-                "env.observations=pixels, which uses the frames of render(), or leave them out with "
-                "gymnasium.wrappers.FilterObservation."
+                f"{self._name} observes images alone: {self._inner}. They are no state vector. Set "
+                "env.observations=pixels."
+            )
+        arrays = [(place, part) for place, part in leaves(self._numbers) if part.dtype == np.uint8]
+        if odd := [name_of(place) for place, part in arrays if len(part.shape or ()) > 2]:
+            raise UnsupportedSpaceError(
+                f"{self._name} observes bytes that are neither an image nor a state vector, in {', '.join(odd)}: "
+                f"{self._inner}. Accepted as an image: {IMAGE}; as numbers: another dtype, or up to two axes. "
+                "gymnasium.wrappers.TransformObservation turns one into the other."
             )
         try:
             coded = gymnasium.spaces.Text | gymnasium.spaces.OneOf
-            if any(isinstance(space, coded) for _, space in _leaves(self._inner)):
+            if any(isinstance(space, coded) for _, space in leaves(self._numbers)):
                 raise ValueError("the numbers of letters, or of whichever space is meant, are no state")
-            return gymnasium.spaces.flatdim(self._inner)
+            size = gymnasium.spaces.flatdim(self._numbers)
         except (NotImplementedError, ValueError) as error:
             raise UnsupportedSpaceError(
                 f"The observation space of {self._name}, {self._inner}, cannot be flattened into a state vector. "
                 "Accepted: spaces of a fixed size, such as Box, Discrete, and Dict or Tuple of these; "
                 "or set env.observations=pixels."
             ) from error
+        if size == 0:
+            raise UnsupportedSpaceError(
+                f"The observation space of {self._name} is {self._inner}, in which there is no number. Accepted: one "
+                "or more; or set env.observations=pixels."
+            )
+        return size
 
     def _flat(self, observation: Any) -> np.ndarray:
-        expected = self.observation_space["state"].shape  # type: ignore[index]
-        try:
-            state = np.asarray(gymnasium.spaces.flatten(self._inner, observation), np.float32)
-        except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise UnsupportedSpaceError(
-                f"{self._name} gave an observation that does not fit its space {self._inner}: {error!r}."
-            ) from error
-        if state.shape != expected:
-            raise UnsupportedSpaceError(
-                f"{self._name} gave an observation of {state.size} numbers, but its space {self._inner} has "
-                f"{expected[0]}."
-            )
-        return state
+        assert self._numbers is not None
+        if self._numbers is not self._inner:
+            observation = numbers_of(observation, self._inner)
+        with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused for that
+            return np.asarray(gymnasium.spaces.flatten(self._numbers, observation), np.float32)
 
     def _convert(self, observation: Any) -> dict[str, np.ndarray]:
+        if (self._shows_state or self._images) and (fault := fits(self._inner, observation)) is not None:
+            raise EnvironmentContractError(
+                f"{self._name} gave an observation that does not fit its observation_space: {fault}."
+            )
         converted = {}
+        if len(self._images) == 1:
+            self._seen = as_rgb(at(observation, self._images[0]), self._size)
         if self._shows_image:
-            converted["image"] = self._render()
+            converted["image"] = self.render()
         if self._shows_state:
             state = self._flat(observation)
             if not np.isfinite(state).all():
                 where = np.flatnonzero(~np.isfinite(state))[:5].tolist()
-                raise NonFiniteError(f"{self._name} gave a state that is not finite, at positions {where}.")
+                raise NonFiniteError(
+                    f"{self._name} gave a state that is not finite, at positions {where}. Accepted: finite numbers of "
+                    f"up to {FLOAT32_MAX:.2g} (float32)."
+                )
             converted["state"] = state
         return converted
 
@@ -186,20 +231,16 @@ class DictObservations(gymnasium.Wrapper):
         return self._convert(observation), reward, terminated, truncated, info
 
     def render(self) -> np.ndarray:
-        """The present image, uint8 [S, S, 3], whatever the observations are."""
-        return self._render()
+        """The present image, uint8 [S, S, 3], whatever the observations are.
 
-
-def _leaves(space: gymnasium.Space, place: str = "") -> list[tuple[str, gymnasium.Space]]:
-    """The spaces inside Dict and Tuple spaces, each with its place, such as 'arm.0'; a lone space has ''."""
-    parts: list[tuple[str | int, gymnasium.Space]]
-    if isinstance(space, gymnasium.spaces.Dict):
-        parts = [*space.spaces.items()]
-    elif isinstance(space, gymnasium.spaces.Tuple):
-        parts = [*enumerate(space.spaces)]
-    else:
-        return [(place, space)]
-    return [leaf for key, part in parts for leaf in _leaves(part, f"{place}.{key}".lstrip("."))]
+        Raises:
+          ResetNeeded: it is the one in the observation, and there is none yet.
+        """
+        if self._draw is not None:
+            return self._draw()
+        if self._seen is None:
+            raise gymnasium.error.ResetNeeded(f"{self._name} shows the image that it observes: call reset first.")
+        return self._seen.copy()
 
 
 class Velocities(gymnasium.Wrapper):

@@ -17,6 +17,7 @@ LINKED = ("agents", "envs", "configs")
 # In the order in which they build on each other: a part imports only from lines above its own.
 _LIBRARY = [
     "files",
+    "arguments",
     "config",
     "bayesian_layers",
     "envs",
@@ -30,13 +31,14 @@ _LIBRARY = [
 MAY_IMPORT = {
     "": set(),  # bayes_planet/__init__.py
     "files": set(),
+    "arguments": set(),
     "configs": set(),
     "config": {"files", "configs"},
     "bayesian_layers": set(),
-    "envs": {"files", "config"},
+    "envs": {"files", "arguments", "config"},
     "replay": {"files"},
     "report": {"files", "config", "replay"},
-    "runs": {"files", "config", "envs", "replay", "report"},
+    "runs": {"files", "arguments", "config", "envs", "replay", "report"},
     "world_model": {"config", "bayesian_layers", "behaviour"},
     "behaviour": {"config", "bayesian_layers", "world_model"},
     "planning": {"config", "bayesian_layers", "world_model", "behaviour"},
@@ -54,7 +56,7 @@ LIBRARIES = {
     "replay": {"numpy"},
 }
 TENSORFLOW = {"tensorflow", "tensorflow_probability", "tf_keras", "tf_agents", "keras", "tensorboard"}
-NO_TENSORFLOW = ("", "files", "config", "config.presets", "config.stages", "configs", "envs", "envs.worker", "envs.control_suite", "replay",
+NO_TENSORFLOW = ("", "arguments", "files", "config", "config.presets", "config.stages", "configs", "envs", "envs.worker", "envs.control_suite", "replay",
                  "runs.metrics", "runs.run_directory", "runs.seeds", "runs.spaces", "runs.starts", "cli")  # fmt: skip
 LINES = 400
 

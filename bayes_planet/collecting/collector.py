@@ -17,6 +17,7 @@ from bayes_planet.collecting.rollout import Environments, Episode
 from bayes_planet.config import Config
 from bayes_planet.planning import Actor
 from bayes_planet.runs.seeds import Stream, environment_seed
+from bayes_planet.training.frames import look
 
 CPU_GROUPS = 2
 
@@ -42,7 +43,7 @@ class Collector:
       environments: at least one.
       actor: decides after the seed episodes.
       action_size: A.
-      note: told of environments that had to be started anew.
+      note: told of environments that had to be started anew, and of images that show nothing.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Collector:
         self._environments = environments
         self._actor = actor
         self._action_size = action_size
+        self._note = note
         self._rollouts = FaultTolerantRollouts(note)
         self._threads = ThreadPoolExecutor(1, "collector")
         self._pending: tuple[list[int], Future[Collected]] | None = None
@@ -115,9 +117,12 @@ class Collector:
             while not wait([future], timeout=0.05).done:
                 while_waiting()
             self._pending = None
-            return future.result()
-        self.abandon()
-        return self._run(indices, before_step, while_waiting)
+            collected = future.result()
+        else:
+            self.abandon()
+            collected = self._run(indices, before_step, while_waiting)
+        look(self._environments, collected.episodes, self._note)
+        return collected
 
     def abandon(self) -> None:
         """Ends what `start` began; at most one step later it is over."""

@@ -14,7 +14,7 @@ from bayes_planet.commands.console import divert_output
 from bayes_planet.commands.errors import UserError, reason, user_errors
 from bayes_planet.commands.inputs import check_folder, check_seed, read_config
 from bayes_planet.config import Config
-from bayes_planet.envs.errors import ENVIRONMENT_ERRORS
+from bayes_planet.envs.errors import ENVIRONMENT_ERRORS, START_ERRORS
 from bayes_planet.evaluation.analysis import FOLDER, Analysis, save
 from bayes_planet.evaluation.held_out import check_episodes, check_reference
 from bayes_planet.runs.run_directory import RunDirectory
@@ -65,7 +65,7 @@ def _analyse(
 
     seed, log_file = options.seed, logs / "workers.log"
     with contextlib.ExitStack() as stack:
-        with user_errors(*ENVIRONMENT_ERRORS, ValueError):
+        with user_errors(*ENVIRONMENT_ERRORS, *START_ERRORS):
             environments = stack.enter_context(open_held_out(config, options.episodes, log_file))
         prepare_devices()
         with user_errors(*RESTORE_ERRORS):
@@ -74,7 +74,7 @@ def _analyse(
         for each in (parts, *([] if reference is None else [reference])):
             with user_errors(ValueError):
                 require_predictive(each.world_model, "The analysis")
-        with user_errors(*ENVIRONMENT_ERRORS, ValueError):  # no episode can be longer than the context
+        with user_errors(*ENVIRONMENT_ERRORS, *START_ERRORS):  # no episode can be longer than the context
             held_out = collect_held_out(config, parts.actor, environments, options.episodes, seed, note)
     with user_errors(ValueError):  # episodes no longer than the context
         analysis = analyse_agent(config, parts, held_out, seed, reference, log_file, note)

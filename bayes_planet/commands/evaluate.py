@@ -17,7 +17,7 @@ from bayes_planet.commands.inputs import check_output, check_seed, read_config
 from bayes_planet.config import Config, presets
 from bayes_planet.config.presets import ConfigError
 from bayes_planet.envs import Workers
-from bayes_planet.envs.errors import ENVIRONMENT_ERRORS
+from bayes_planet.envs.errors import ENVIRONMENT_ERRORS, START_ERRORS
 from bayes_planet.evaluation.score import Score, environments_for
 from bayes_planet.runs.run_directory import RunDirectory
 
@@ -31,7 +31,7 @@ def evaluate(options: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         logs = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         console = stack.enter_context(divert_output(logs / "libraries.log"))
-        with user_errors(*ENVIRONMENT_ERRORS, ValueError):
+        with user_errors(*ENVIRONMENT_ERRORS, *START_ERRORS):
             count = environments_for(options.episodes, config.evaluation.workers)
             environments = stack.enter_context(Workers(config.env, count, logs / "workers.log"))
         parts, score = _scored(options, config, environments)

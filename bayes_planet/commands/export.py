@@ -15,7 +15,7 @@ from bayes_planet.commands.errors import UserError, user_errors
 from bayes_planet.commands.inputs import check_output, read_config
 from bayes_planet.config import Config
 from bayes_planet.envs import Workers
-from bayes_planet.envs.errors import ENVIRONMENT_ERRORS
+from bayes_planet.envs.errors import ENVIRONMENT_ERRORS, START_ERRORS
 from bayes_planet.runs.run_directory import RunDirectory
 from bayes_planet.runs.starts import versions
 
@@ -74,7 +74,7 @@ def _spaces(
     directory: RunDirectory, config: Config, log_file: Path
 ) -> tuple[gymnasium.spaces.Dict, gymnasium.spaces.Box]:
     """What the agent sees and does, from the run's folder; a run of an earlier version needs its environment for it."""
-    with user_errors(*ENVIRONMENT_ERRORS, ValueError, OSError):
+    with user_errors(*ENVIRONMENT_ERRORS, *START_ERRORS, OSError):
         if (spaces := directory.read_spaces()) is not None:
             return spaces
         with Workers(config.env, 1, log_file) as environments:

@@ -13,7 +13,7 @@ from bayes_planet.commands.console import divert_output
 from bayes_planet.commands.display import megabytes
 from bayes_planet.commands.errors import user_errors
 from bayes_planet.commands.inputs import check_output, read_config
-from bayes_planet.envs.errors import ENVIRONMENT_ERRORS
+from bayes_planet.envs.errors import ENVIRONMENT_ERRORS, START_ERRORS
 from bayes_planet.runs.run_directory import RunDirectory
 from bayes_planet.runs.starts import cores
 
@@ -52,7 +52,7 @@ def unpack(options: argparse.Namespace) -> int:
 
         prepare_devices()
         with (
-            user_errors(*RESTORE_ERRORS, *ENVIRONMENT_ERRORS, ValueError, OSError),
+            user_errors(*RESTORE_ERRORS, *ENVIRONMENT_ERRORS, *START_ERRORS, OSError),
             Progress(console=console, transient=True) as bar,
         ):
             task = bar.add_task("episodes", total=None)

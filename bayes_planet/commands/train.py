@@ -12,7 +12,7 @@ from bayes_planet.commands.console import divert_output
 from bayes_planet.commands.errors import UserError, reason, user_errors
 from bayes_planet.config import Config, presets, stages
 from bayes_planet.envs import Workers
-from bayes_planet.envs.errors import ENVIRONMENT_ERRORS
+from bayes_planet.envs.errors import ENVIRONMENT_ERRORS, START_ERRORS
 from bayes_planet.files.json_files import JsonFileError
 from bayes_planet.files.writing import is_disk_full
 from bayes_planet.replay.store import EpisodeLayoutError
@@ -49,7 +49,7 @@ def train(
         directory = RunDirectory(logdir)
         try:
             if process.chief:
-                config = directory.prepare(config, change)
+                config = directory.prepare(config, change, write=False)
             else:
                 config = directory.follow(config, process.index, change)
         except OSError as error:
@@ -64,10 +64,12 @@ def train(
             Interruption(console.print) as interruption,
         ):
             console.print(f"bayes-planet {__version__}: {config.env.name} in {logdir}", highlight=False)
-            with user_errors(*ENVIRONMENT_ERRORS, ValueError):
+            with user_errors(*ENVIRONMENT_ERRORS, *START_ERRORS):
                 count = config.env.workers if process.chief else 1  # the others want its spaces alone
                 environments = Workers(config.env, count, directory.logs / "workers.log")
             with environments:
+                with user_errors(RunDirectoryError):
+                    directory.save_spaces(environments.observation_space, environments.action_space)
                 return _train(config, directory, environments, console, interruption, device, strategy, process)
     finally:
         directory.unlock()

@@ -9,6 +9,8 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
+from bayes_planet import arguments
+
 Change = Literal["freely", "announced", "never"]
 """Whether a run may go on with another value: always; with --change, noted in starts.json; not at all."""
 
@@ -91,8 +93,13 @@ class Settings:
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            key, value = key_of(self.GROUP, field.name), getattr(self, field.name)
             if field.metadata:
-                self._check_one(field, getattr(self, field.name))
+                value = _plain(key, value, field.type)
+                object.__setattr__(self, field.name, value)
+                self._check_one(field, value)
+            else:
+                require(isinstance(value, field.type), key, value, field.type.__name__)
         self.check()
 
     def check(self) -> None:
@@ -108,6 +115,22 @@ class Settings:
                 infinite = item == math.inf and field.metadata["infinite"]
                 require(math.isfinite(item) or infinite, key, item, "a finite number")
             require(rule.accepts(item), key, item, rule.words)
+
+
+def _plain(key: str, value: Any, expected: Any) -> Any:
+    """A value in the type that its setting is declared with, whatever kind of number or text was given."""
+    if expected in _CONVERT:
+        return _CONVERT[expected](key, value)
+    require(not isinstance(value, str) and isinstance(value, Iterable), key, value, "a list, such as [a, b]")
+    return [arguments.text(key, item) for item in value]
+
+
+_CONVERT: dict[type, Callable[[str, Any], Any]] = {
+    int: arguments.whole,
+    float: arguments.number,
+    bool: arguments.flag,
+    str: arguments.text,
+}
 
 
 def key_of(group: str, name: str) -> str:

@@ -7,6 +7,7 @@ deterministic weights; `configs/bayes_planet.yaml` turns the transition's dense 
 
 import dataclasses
 import re
+from typing import Any
 
 from bayes_planet.config.setting import Rule, Settings, above_zero, at_least, one_of, require, setting, within
 
@@ -222,3 +223,10 @@ class Config(Settings):
         require(bonus == 0 or averaged, "planner.uncertainty_bonus", bonus, "0 without planner.weights=average and planner.weight_samples=2 or more, over which it weighs the stddev")
         random = model.bayesian.layers or model.factory != "WorldModel"
         require(bonus == 0 or bool(random), "planner.uncertainty_bonus", bonus, "0 without a belief over weights (model.bayesian.layers), as all draws of the weights are equal")
+
+
+def require_settings(config: Any) -> None:
+    """Raises TypeError for anything but the `env` settings: a whole `Config`, or a name."""
+    if not isinstance(config, EnvConfig):
+        hint = " That is config.env." if isinstance(config, Config) else ""
+        raise TypeError(f"config is a {type(config).__name__}. Accepted: a bayes_planet.config.EnvConfig.{hint}")

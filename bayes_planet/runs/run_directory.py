@@ -64,6 +64,7 @@ class RunDirectory:
         self.videos = self.path / "videos"
         self.logs = self.path / "logs"
         self._lock: IO[bytes] | None = None
+        self._unwritten: tuple[Config, dict[str, tuple[Any, Any]] | None] | None = None
         self.metrics = self.path
 
     def follow(self, config: Config, index: int, change: bool = False, seconds: float = 600.0) -> Config:
@@ -91,7 +92,7 @@ class RunDirectory:
         self.metrics = self.logs
         return self._as_drawn(config)
 
-    def prepare(self, config: Config, change: bool = False) -> Config:
+    def prepare(self, config: Config, change: bool = False, write: bool = True) -> Config:
         """Makes the folder and writes config.yaml, or checks that it belongs to `config`; returns the one to run with.
 
         A folder that does not hold a run (`holds_run`) is free for any. What `change` changes is noted in starts.json
@@ -101,6 +102,7 @@ class RunDirectory:
         Args:
           config: of the run. What is written and returned is that of the stage (`train.stages`) that it has reached.
           change: a run that is there may go on with other settings out of `stages.ADJUSTABLE`.
+          write: false leaves a run that is there as it is until `save_spaces`: this start may yet be refused.
 
         Raises:
           RunDirectoryError: another configuration's run lies here, another process writes to it, the path is a file,
@@ -123,17 +125,29 @@ class RunDirectory:
             config = self._as_drawn(config)
             recover_folder(self.best_model)
             now = stages.at(config, self.count_episodes())
+            changed = None
             if self.holds_run() or self._belongs_to(config, change):
-                self._announce(self._check(config, change))
-            elif self.config_file.exists():
-                self.starts_file.unlink(missing_ok=True)  # they are of what is replaced
-            # Before config.yaml: see `holds_run`.
-            write_atomically(self.versions_file, json.dumps(versions(), indent=1).encode() + b"\n")
-            presets.save(now, self.config_file)
+                changed = self._check(config, change)
+            self._unwritten = now, changed
+            if write or not self.holds_run():
+                self._write()
         except BaseException:
             self.unlock()
             raise
         return now
+
+    def _write(self) -> None:
+        """Writes what `prepare` has found: configuration, versions, what changes. Once."""
+        if self._unwritten is None:
+            return
+        (config, changed), self._unwritten = self._unwritten, None
+        if changed is not None:
+            self._announce(changed)
+        elif self.config_file.exists():
+            self.starts_file.unlink(missing_ok=True)  # they are of what is replaced
+        # Before config.yaml: see `holds_run`.
+        write_atomically(self.versions_file, json.dumps(versions(), indent=1).encode() + b"\n")
+        presets.save(config, self.config_file)
 
     def begin_stage(self, config: Config) -> Config:
         """Goes on with the stage that the run's episodes have reached, noted as `prepare` notes a change.
@@ -185,10 +199,31 @@ class RunDirectory:
             )
         return presets.read(self.config_file)
 
+    def check_spaces(self, observation_space: gymnasium.spaces.Dict, action_space: gymnasium.spaces.Box) -> None:
+        """Raises RunDirectoryError, which names both, where the agent here was made for other spaces than these."""
+        there = self.read_spaces()
+        if there is None or (found := spaces.difference(there, (observation_space, action_space))) is None:
+            return
+        kind = "a saved model" if self.model_file.exists() else "a run"
+        raise RunDirectoryError(
+            f"{self.path} holds {kind} of another environment:\n{found}\nNothing was changed. Accepted: the "
+            f"environment as it was{'' if self.model_file.exists() else ', or another --logdir for a new run'}."
+        )
+
     def save_spaces(self, observation_space: gymnasium.spaces.Dict, action_space: gymnasium.spaces.Box) -> None:
-        """Writes what the agent sees and does, so that it can be loaded without its environment. The chief alone."""
+        """Writes what `prepare` has left unwritten, and what the agent sees and does, so that it can be loaded without
+        its environment. The chief alone.
+
+        Raises:
+          RunDirectoryError: as `check_spaces`; nothing is written.
+        """
+        if self.holds_run():
+            self.check_spaces(observation_space, action_space)
         if self._lock is not None:
-            write_atomically(self.spaces_file, spaces.encode(observation_space, action_space))
+            self._write()
+            encoded = spaces.encode(observation_space, action_space)
+            if not self.spaces_file.exists() or self.spaces_file.read_bytes() != encoded:
+                write_atomically(self.spaces_file, encoded)
 
     def read_spaces(self) -> tuple[gymnasium.spaces.Dict, gymnasium.spaces.Box] | None:
         """(observation space, action space); None for a run of an earlier version, which did not keep them."""

@@ -36,6 +36,32 @@ def read(path: Path) -> tuple[gymnasium.spaces.Dict, gymnasium.spaces.Box]:
         raise JsonFileError(f"{path} cannot be used: {str(error)[:200]}. Expected: {_EXPECTED}.") from error
 
 
+def difference(
+    there: tuple[gymnasium.spaces.Dict, gymnasium.spaces.Box], now: tuple[gymnasium.spaces.Dict, gymnasium.spaces.Box]
+) -> str | None:
+    """What an agent was made for beside what an environment has, in two lines; None where they are the same."""
+    if there == now:
+        return None
+    seen, done = ([_words(spaces[part]) for spaces in (there, now)] for part in (0, 1))
+    return (
+        f"  it observes {seen[0]}; the environment now: {seen[1]}\n"
+        f"  its actions are {done[0]}; the environment's now: {done[1]}"
+    )
+
+
+def _words(space: gymnasium.Space) -> str:
+    """A space in words, such as: state, 3 numbers (float32)."""
+    if isinstance(space, gymnasium.spaces.Dict):
+        return " and ".join(f"{name}, {_words(part)}" for name, part in space.spaces.items())
+    shape = tuple(space.shape or ())
+    if len(shape) > 1:
+        return f"{' x '.join(map(str, shape))} ({space.dtype})"
+    low, high = (float(bound.flat[0]) for bound in (space.low, space.high))  # type: ignore[attr-defined]
+    bounds = f" in [{low:g}, {high:g}]" if np.isfinite(low) and np.isfinite(high) else ""
+    size = int(np.prod(shape, dtype=int))
+    return f"{size} number{'' if size == 1 else 's'}{bounds} ({space.dtype})"
+
+
 def _describe(space: gymnasium.Space) -> dict[str, Any]:
     if not isinstance(space, gymnasium.spaces.Box) or not (_equal(space.low) and _equal(space.high)):
         raise ValueError(f"The space is {space}. Accepted: a Box with equal bounds for all its entries.")

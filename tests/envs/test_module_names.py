@@ -85,7 +85,9 @@ def test_what_a_name_means_is_decided_without_importing_it():
 def test_errors_say_what_is_there(folder):
     with pytest.raises(UnknownTaskError, match=r"has no Shrot.*functions there: CountingEnv, Holder, Short"):
         make(config(f"{folder}:Shrot"))
-    with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+    with pytest.raises(
+        UnknownTaskError, match=r"'no_such_module:Env', but there is no module no_such_module. Accepted"
+    ):
         make(config("no_such_module:Env"))
     with pytest.raises(TypeError, match="Accepted: a class or function"):
         make(config(f"{folder}:limit"))

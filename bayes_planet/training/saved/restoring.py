@@ -57,10 +57,11 @@ def restored(
       required: false gives an untrained agent where there is no checkpoint.
 
     Raises:
-      RunDirectoryError: the folder holds no run, or no checkpoint.
+      RunDirectoryError: the folder holds no run, or no checkpoint, or an agent for other spaces.
       CheckpointError: there are checkpoints and none can be read.
       WorldModelError: the agent has a world model of its own, which is not found.
     """
+    directory.check_spaces(spaces.observation_space, spaces.action_space)
     config = directory.read_config() if config is None else config
     parts = build(config, spaces.observation_space, spaces.action_space, strategy, world_model)
     optimizer = optimizer and (directory.saved_model() or {}).get("optimizer", True)

@@ -5,11 +5,11 @@
 
 `BayesPlanet` is used like a model of Stable-Baselines3. `BayesPlanetAgent` (TFAgent), its policies (TFPolicy) and
 Gymnasium environments as PyEnvironment work with PyDriver, Actor, Learner, PolicySaver and TFUniformReplayBuffer.
-Names are imported when first used, because `import tf_agents` takes seconds.
+Names are imported when first used: `import tf_agents` takes seconds, and `BayesPlanet` does without it.
 """
 
 import contextlib
-import importlib
+import importlib.util
 from typing import Any
 
 if __name__ == "agents":
@@ -45,9 +45,17 @@ def _silence_old_gym() -> None:
         notices.notices.clear()
 
 
+def require_tf_agents(what: str) -> None:
+    """Raises ImportError, with the way to get it, where TF-Agents is not installed."""
+    if importlib.util.find_spec("tf_agents") is None:
+        raise ImportError(f"{what} needs TF-Agents, which is not installed. Run: bayes-planet install tf-agents")
+
+
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"bayes_planet.agents has no {name!r}. Accepted: {', '.join(__all__)}.")
+    if name != "BayesPlanet":
+        require_tf_agents(f"bayes_planet.agents.{name}")
     return getattr(importlib.import_module(_HOME[name]), name)
 
 

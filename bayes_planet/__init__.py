@@ -9,6 +9,8 @@ import os
 import sys
 from typing import Any
 
+from bayes_planet import compatibility
+
 __version__ = "0.1.0"
 
 
@@ -46,4 +48,5 @@ def __dir__() -> list[str]:
     return sorted([*globals(), "BayesPlanet"])
 
 
+compatibility.install()
 _select_keras_2()

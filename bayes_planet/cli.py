@@ -1,4 +1,4 @@
-"""The command line: `bayes-planet train | evaluate | analyse | report | export | pack | unpack | configs`."""
+"""The command line: `bayes-planet train | evaluate | analyse | report | export | pack | unpack | configs | install`."""
 
 import argparse
 import os
@@ -185,6 +185,14 @@ def parser() -> argparse.ArgumentParser:
     unpack.add_argument("pack", type=Path, help="a folder that `pack` wrote")
     unpack.add_argument("--logdir", required=True, type=Path, help="the run's folder; a name that is free")
 
+    install = commands.add_parser(
+        "install",
+        help="install what pip cannot resolve on this Python: tf-agents, dm-control",
+        description="Install TF-Agents or dm_control into this environment with pip, without the requirements that "
+        "keep pip from it on Python 3.12 or 3.13 and that nothing here imports.",
+    )
+    install.add_argument("packages", nargs="+", choices=["tf-agents", "dm-control"], help="what to install")
+
     configs = commands.add_parser("configs", help="list presets, or print the configuration they make")
     configs.add_argument("presets", nargs="*", metavar="PRESET", help="print what these give together")
     configs.add_argument(
@@ -242,6 +250,10 @@ def _run(options: argparse.Namespace) -> int:
         from bayes_planet.commands.configs import configs
 
         return configs(options.presets, options.reference)
+    if options.command == "install":
+        from bayes_planet.commands.install import install
+
+        return install(options)
     if options.command == "export":
         from bayes_planet.commands.export import export
 

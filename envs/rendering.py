@@ -6,14 +6,17 @@ failed cannot be tried again. So each candidate is tried in a short process of i
 
 import dataclasses
 import functools
+import importlib
 import json
 import os
 import subprocess
 import sys
+import types
 from typing import Any
 
 import numpy as np
 
+from bayes_planet import compatibility
 from bayes_planet.envs import gl_probe
 from bayes_planet.envs.errors import NoGLError
 
@@ -73,6 +76,8 @@ def select_backend(gl_backend: str = "auto", found: Backend | None = None) -> Ba
     # Rasterising in the calling thread: 1.6 times as many 64x64 frames a second as with llvmpipe's own threads.
     os.environ.setdefault("LP_NUM_THREADS", "0")
     loaded = sys.modules.get("dm_control._render")
+    if compatibility.shares_symbols() and (refused := _beside_tensorflow(gl_backend, found, loaded)) is not None:
+        return refused
     if loaded is not None:
         return _loaded_backend(gl_backend, loaded.BACKEND)
     backend = found or find_backend(gl_backend)
@@ -170,6 +175,28 @@ def _probe(candidate: str) -> tuple[str, str | None]:
         return json.loads(answer.stdout.splitlines()[-1]), None
     lines = [line.strip() for line in answer.stderr.splitlines() if line.strip()]
     return "", lines[-1] if lines else f"the process ended with code {answer.returncode}"
+
+
+def _beside_tensorflow(gl_backend: str, found: Backend | None, loaded: types.ModuleType | None) -> Backend | None:
+    """`disabled` where the processor draws, which would crash this process, else None."""
+    backend = found or find_backend(getattr(loaded, "BACKEND", None) or gl_backend)
+    if not backend.software:
+        return None
+    if loaded is None:
+        # Its import would open the display. The variable itself is for worker processes to come as well.
+        before = os.environ.get("MUJOCO_GL")
+        os.environ["MUJOCO_GL"] = "disabled"
+        try:
+            importlib.import_module("dm_control._render")
+        finally:
+            os.environ.pop("MUJOCO_GL") if before is None else os.environ.update(MUJOCO_GL=before)
+    return Backend(
+        "disabled",
+        failure=f"{backend.renderer.split(' (')[0]} would crash this process: TensorFlow, which was imported before "
+        "bayes_planet (or under LD_PRELOAD), shares its LLVM with Mesa. Do one of: import bayes_planet (or "
+        "bayes_planet.envs) before tensorflow; draw in other processes, with bayes_planet.envs.Workers; take "
+        "observations='state' without drawing; or install tensorflow 2.18.",
+    )
 
 
 def _loaded_backend(gl_backend: str, loaded: str | None) -> Backend:

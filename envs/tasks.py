@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import functools
+import importlib.util
 import json
 import os
 import re
@@ -72,6 +73,11 @@ def resolve(name: str) -> DmControlTask | GymnasiumTask | ModuleTask:
     explicit = _PREFIX.match(name) is not None
     if not explicit and (":" in name or name in gymnasium.registry):
         return GymnasiumTask(name)
+    if importlib.util.find_spec("dm_control") is None:
+        raise UnknownTaskError(
+            f"env.name is {name!r}, which is no registered Gymnasium id, and dm_control is not installed (its labmaze "
+            "has no wheel for Python 3.13). Run: bayes-planet install dm-control"
+        )
     from dm_control import suite
 
     found = _table(suite.ALL_TASKS).get(canonical(name))

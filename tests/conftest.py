@@ -1,5 +1,6 @@
 """What every test shares: quiet libraries, and the same hypothesis examples on every machine."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -18,6 +19,22 @@ hypothesis.settings.register_profile(
     "tests", deadline=None, derandomize=True, database=None, max_examples=30, print_blob=True
 )
 hypothesis.settings.load_profile("tests")
+
+
+WITHOUT_TF_AGENTS = importlib.util.find_spec("tf_agents") is None
+NEEDS_TF_AGENTS = ("test_export.py",)  # beside those that import it themselves
+
+
+def pytest_report_header() -> str | None:
+    return "without TF-Agents: tests that need it are left out" if WITHOUT_TF_AGENTS else None
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """TF-Agents is optional: without it, the files that import it are left out."""
+    if WITHOUT_TF_AGENTS and collection_path.suffix == ".py":
+        needs = "\nfrom tf_agents" in collection_path.read_text(encoding="utf-8")
+        return True if needs or collection_path.name in NEEDS_TF_AGENTS else None
+    return None
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -29,13 +29,14 @@ _LIBRARY = [
     "planning",
 ]
 MAY_IMPORT = {
-    "": set(),  # bayes_planet/__init__.py
+    "": {"compatibility"},  # bayes_planet/__init__.py
+    "compatibility": set(),
     "files": set(),
     "arguments": set(),
     "configs": set(),
     "config": {"files", "configs"},
     "bayesian_layers": set(),
-    "envs": {"files", "arguments", "config"},
+    "envs": {"compatibility", "files", "arguments", "config"},
     "replay": {"files"},
     "report": {"files", "config", "replay"},
     "runs": {"files", "arguments", "config", "envs", "replay", "report"},

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import bayes_planet
+from bayes_planet.commands import install
 
 ROOT = Path(__file__).parents[1]
 SHIPPED = ("pyproject.toml", "README.md", "LICENSE", "bayes_planet", "agents", "envs", "configs")
@@ -38,10 +39,13 @@ def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def pins() -> dict[str, str]:
-    lines = (ROOT / "constraints.txt").read_text().splitlines()
+PYTHONS = ("3.11", "3.12", "3.13")
+
+
+def pins(version: str) -> dict[str, str]:
+    lines = (ROOT / "constraints" / f"{version}.txt").read_text().splitlines()
     found = [SPECIFIC.fullmatch(line) for line in lines if line and not line.startswith("#")]
-    assert all(found), "constraints.txt holds name==version lines and nothing else"
+    assert all(found), f"constraints/{version}.txt holds name==version lines and nothing else"
     return {normal(match[1]): match[2] for match in found if match}
 
 
@@ -96,24 +100,48 @@ def test_an_installed_wheel_works_on_its_own(wheel, tmp_path):
     assert {"planet", "bayes_planet", "quickstart"} <= set(names.split())
 
 
-def test_constraints_are_plain_pins_within_the_projects_ranges():
+@pytest.mark.parametrize("version", PYTHONS)
+def test_constraints_are_plain_pins_within_the_projects_ranges(version):
     packaging = pytest.importorskip("packaging.requirements")
-    pinned = pins()
-    groups = [PROJECT["dependencies"], *(PROJECT["optional-dependencies"][name] for name in ("test",))]
+    pinned = pins(version)
+    groups = [PROJECT["dependencies"], *(PROJECT["optional-dependencies"][name] for name in ("test", "tf-agents"))]
     for text in (line for group in groups for line in group):
         requirement = packaging.Requirement(text)
-        assert normal(requirement.name) in pinned, f"{requirement.name} has no line in constraints.txt"
+        if requirement.marker and not requirement.marker.evaluate({"python_version": version}):
+            continue
+        assert normal(requirement.name) in pinned, f"{requirement.name} has no line in constraints/{version}.txt"
         assert requirement.specifier.contains(pinned[normal(requirement.name)]), text
     assert "bayes-planet" not in pinned
+    for text in (line for group in (install.ALONE, install.NEEDS) for lines in group.values() for line in lines):
+        requirement = packaging.Requirement(text)
+        assert requirement.specifier.contains(pinned[normal(requirement.name)]), text
 
 
-@pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt", "bin/setup", ".ci/run"])
+def test_every_python_of_the_range_has_its_classifier_and_constraints():
+    specifiers = pytest.importorskip("packaging.specifiers")
+    accepted = specifiers.SpecifierSet(PROJECT["requires-python"])
+    assert [f"3.{minor}" for minor in range(8, 20) if f"3.{minor}" in accepted] == list(PYTHONS)
+    named = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if "Python :: 3." in line]
+    assert named == list(PYTHONS)
+    assert sorted(path.stem for path in (ROOT / "constraints").glob("*.txt")) == list(PYTHONS)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pyproject.toml",
+        "bin/setup",
+        ".ci/run",
+        "bin/constraints",
+        *(f"constraints/{version}.txt" for version in PYTHONS),
+    ],
+)
 def test_no_file_names_a_package_registry(name):
     text = (ROOT / name).read_text()
     assert not re.search(r"https?://|--(extra-)?index-url|--find-links|pypi\.", text)
 
 
-@pytest.mark.parametrize("name", ["bin/setup", ".ci/run"])
+@pytest.mark.parametrize("name", ["bin/setup", ".ci/run", "bin/constraints", "bin/check-python"])
 def test_scripts_are_executable_and_parse(name):
     assert os.access(ROOT / name, os.X_OK)
     run("bash", "-n", ROOT / name, cwd=ROOT)

@@ -9,6 +9,7 @@ from typing import Any
 
 import gymnasium
 
+from bayes_planet.agents import require_tf_agents
 from bayes_planet.commands.console import divert_output
 from bayes_planet.commands.display import megabytes
 from bayes_planet.commands.errors import UserError, user_errors
@@ -28,6 +29,8 @@ def export(options: argparse.Namespace) -> int:
         raise UserError(f"--batch-size is {options.batch_size}. Accepted: 1 or more, or leave it out for any number.")
     if options.precision not in PRECISIONS:
         raise UserError(f"--precision is {options.precision!r}. Accepted: {', '.join(PRECISIONS)}.")
+    with user_errors(ImportError):
+        require_tf_agents("bayes-planet export")
     directory, config = RunDirectory(options.run), read_config(options.run)
     check_output("--out", options.out, folder=True)
     # Neither is part of what was learned, and both tie the graph to a kind of machine.

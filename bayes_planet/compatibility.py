@@ -1,0 +1,110 @@
+"""What single releases of TensorFlow and tf-keras need, done while they are imported; nothing where they need nothing.
+
+TensorFlow 2.19 to 2.21 load their libraries so that their copy of LLVM is taken by Mesa too, which then crashes the
+process at the first image that it draws (tensorflow issues 109933 and 124205). tf-keras 2.18.0 asks Python 3.12 and
+later for a random integer up to a float, which those refuse.
+"""
+
+import contextlib
+import importlib.abc
+import importlib.machinery
+import os
+import random
+import sys
+import types
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+GLOBAL_FLAGS = "tensorflow.python.pywrap_dlopen_global_flags"
+"""TensorFlow's module that makes its symbols everybody's; the releases that do so have it."""
+
+
+def shares_symbols() -> bool:
+    """Whether this process has a TensorFlow whose symbols are everybody's, so that Mesa crashes when it draws."""
+    return sys.modules.get(GLOBAL_FLAGS) is not None
+
+
+@contextlib.contextmanager
+def own_symbols(tensorflow: Path) -> Iterator[None]:
+    """TensorFlow and Mesa each keep to their own LLVM, if TensorFlow is imported inside.
+
+    Both measures are needed: one for each order of import and drawing. Under LD_PRELOAD none is taken: what it loads,
+    such as another malloc, has to be everybody's.
+    """
+    affected = sys.platform == "linux" and (tensorflow / "python" / "pywrap_dlopen_global_flags.py").exists()
+    if not affected or os.environ.get("LD_PRELOAD"):
+        yield
+        return
+    before = sys.getdlopenflags()
+    sys.modules[GLOBAL_FLAGS] = None  # type: ignore[assignment]  # its import fails, as TensorFlow allows
+    sys.setdlopenflags(os.RTLD_NOW | os.RTLD_DEEPBIND)
+    try:
+        yield
+    finally:
+        sys.setdlopenflags(before)
+
+
+def mend_seeds(backend: types.ModuleType) -> None:
+    """Lets tf-keras's seed generator count to a float, where it does so and Python refuses it."""
+    generator = getattr(backend, "_SEED_GENERATOR", None)
+    if generator is None or sys.version_info < (3, 12) or b"1, 1e9" not in _source(backend):
+        return
+    create = backend.RandomGenerator._create_seed
+
+    def create_seed(self, user_specified_seed):  # type: ignore[no-untyped-def]
+        seeds = getattr(generator, "generator", None)
+        if user_specified_seed is None and isinstance(seeds, random.Random):
+            return seeds.randint(1, 10**9)
+        return create(self, user_specified_seed)
+
+    backend.RandomGenerator._create_seed = create_seed
+
+
+def _source(module: types.ModuleType) -> bytes:
+    return Path(module.__file__).read_bytes() if module.__file__ else b""
+
+
+class _Loader(importlib.abc.Loader):
+    """A module's own loader, with what the module needs around it."""
+
+    def __init__(self, loader: importlib.abc.Loader) -> None:
+        self._loader = loader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        module.__loader__ = module.__spec__.loader = self._loader  # type: ignore[union-attr]
+        if module.__name__ == "tensorflow":
+            with own_symbols(Path(module.__file__ or "").parent):
+                self._loader.exec_module(module)
+        else:
+            self._loader.exec_module(module)
+            mend_seeds(module)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds the two modules where they would be found anyway."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname not in ("tensorflow", "tf_keras.src.backend"):
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader)
+        return spec
+
+
+def install() -> None:
+    """Once a process, before TensorFlow is imported; what is imported already is mended as far as it can be."""
+    if any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        return
+    sys.meta_path.insert(0, _Finder())
+    if (backend := sys.modules.get("tf_keras.src.backend")) is not None:
+        mend_seeds(backend)

@@ -156,7 +156,7 @@ def opened(
             if not trainer.checkpoints.folders:
                 parts.learner.updates.assign(0)
             if not trainer.restore():
-                trainer.save()
+                trainer.save(required=True)
             yield trainer
         finally:
             trainer.close()

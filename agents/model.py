@@ -243,6 +243,7 @@ class BayesPlanet(TrainedModel):
 
         Raises:
           KeyboardInterrupt: Ctrl-C. The step is finished and everything saved before; a second one stops at once.
+          NotSavedError: a checkpoint could not be saved; everything before the newest one is.
           TrainingDivergedError: gradients are not finite any more.
           ValueError: an amount that is not positive, or both; `train.sequence_length` above every episode's length.
 

@@ -1,19 +1,25 @@
 """The command line: `bayes-planet train | evaluate | analyse | report | export | pack | unpack | configs | install`."""
 
-import argparse
 import os
-import re
 import sys
 from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import bayes_planet
-from bayes_planet.commands.errors import EXIT_BAD_INPUT, UserError
+from bayes_planet.commands.errors import UserError
+from bayes_planet.commands.program import EXIT_NOT_WRITTEN, program
 from bayes_planet.files.writing import is_disk_full
 
+if TYPE_CHECKING:
+    import argparse
 
-def parser() -> argparse.ArgumentParser:
+
+def parser() -> "argparse.ArgumentParser":
     """The whole command line, with its help texts."""
+    # Here, as all that takes time: until `program` runs, Ctrl-C prints a traceback.
+    import argparse
+    from pathlib import Path
+
     top = argparse.ArgumentParser(
         prog="bayes-planet",
         description="Bayesian PlaNet: a latent world model from pixels, a belief over its weights, and a planner.",
@@ -202,7 +208,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command. Returns the exit code: 0 done, 2 bad input, 75 interrupted and saved."""
+    """Runs one command. Returns the exit code: 0 done, 2 bad input, 74 could not be saved, 75 interrupted and saved."""
     given = sys.argv[1:] if arguments is None else arguments
     try:
         for item in given:
@@ -210,7 +216,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run(parser().parse_args(given))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
-        return EXIT_BAD_INPUT
+        return error.code
     except OSError as error:
         if not is_disk_full(error):
             raise
@@ -218,7 +224,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(
             f"error: The disk is full{where}: {error.strerror}. Make room, then give the same command.", file=sys.stderr
         )
-        return EXIT_BAD_INPUT
+        return EXIT_NOT_WRITTEN
 
 
 def _require_text(item: str) -> None:
@@ -232,6 +238,9 @@ def _require_text(item: str) -> None:
 
 def _number(text: str) -> int:
     """An argument that is a whole number, which the command may bound further."""
+    import argparse
+    import re
+
     if not re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", text):
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number of at most 18 digits")
     return int(text)
@@ -241,11 +250,18 @@ def _count(text: str) -> int:
     """An argument that counts something."""
     number = _number(text)
     if abs(number) >= 2**31:
+        import argparse
+
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number below 2**31")
     return number
 
 
-def _run(options: argparse.Namespace) -> int:
+def run() -> int:
+    """`main` as the whole program: see `commands.program`."""
+    return program(main)
+
+
+def _run(options: "argparse.Namespace") -> int:
     if options.command == "configs":
         from bayes_planet.commands.configs import configs
 
@@ -288,4 +304,4 @@ def _run(options: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run())

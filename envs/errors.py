@@ -27,12 +27,14 @@ class WorkerError(RuntimeError):
     Attributes:
       index: which worker, counted from 0.
       alive: whether it can still be reset. If not, `Workers.restart(index)` puts a fresh one in its place.
+      ended: the process died, or hung and was killed; else the environment raised an exception.
     """
 
-    def __init__(self, message: str, index: int = 0, alive: bool = False) -> None:
+    def __init__(self, message: str, index: int = 0, alive: bool = False, ended: bool = False) -> None:
         super().__init__(message)
         self.index = index
         self.alive = alive
+        self.ended = ended
 
 
 EpisodeFault = WorkerError | NonFiniteError

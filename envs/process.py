@@ -1,6 +1,7 @@
 """The parent's end of one environment process: start it, ask it, tell how it failed."""
 
 import contextlib
+import glob
 import math
 import os
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO, Any
@@ -29,6 +31,8 @@ LONGEST_SECONDS = 1e6
 """Of waiting for an answer; `poll` takes no more than 2**31 milliseconds."""
 START_SECONDS = 120.0
 """What a process has to start at least, however short the timeout of an answer is."""
+MARK = "BAYES_PLANET_WORKER"
+"""The environment variable by which a process is known that an environment has started."""
 ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -51,13 +55,14 @@ class EnvironmentProcess:
         self._number = 0
         self._asked = "start"
         self._killed = False
+        self._mark = f"{MARK}={uuid.uuid4().hex}"
         self._polling = threading.Lock()
         ours, theirs = socket.socketpair()
         with ours, theirs, _opened(log_file) as output:
             self._process = starter.popen(
                 [sys.executable, "-P", "-m", "bayes_planet.envs.worker", str(theirs.fileno()), str(os.getpid())],
                 pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                env=_environment(), process_group=0,  # its own group: Ctrl-C in the terminal is the parent's
+                env=_environment(self._mark), process_group=0,  # its own group: Ctrl-C in the terminal is the parent's
             )  # fmt: skip
             # A process that stops in the middle of an answer, or before it has read a large factory, would else be
             # waited for without end.
@@ -114,11 +119,10 @@ class EnvironmentProcess:
         self._connection.close()
 
     def join(self, seconds: float) -> None:
-        """Waits for the end of the process, and kills it after that long."""
-        try:
+        """Waits for the end of the process, and kills it after that long; then kills what it has left behind."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            self._kill()
+        self._kill()
 
     def _kill(self) -> None:
         """Ends the process and what it has started."""
@@ -126,6 +130,7 @@ class EnvironmentProcess:
             os.killpg(self.pid, signal.SIGKILL)
         self._process.kill()
         self._process.wait()
+        _kill_marked(self._mark)
 
     def _hung(self) -> WorkerError:
         self._killed = True
@@ -135,18 +140,20 @@ class EnvironmentProcess:
             f"Worker {self.index} (process {self.pid}) gave no answer to `{self._asked}` in {seconds:g} s and was "
             f"killed. If the environment is that slow, raise env.timeout_seconds.{self._log_tail()}",
             self.index,
+            ended=True,
         )
 
     def _died(self) -> WorkerError:
         self.join(5.0)
         if self._killed:
             message = f"Worker {self.index} hung before and was killed. Call restart({self.index})."
-            return WorkerError(message, self.index)
+            return WorkerError(message, self.index, ended=True)
         self._kill()  # what it has started outlives it
         ending = _ending(self._process.returncode)
         return WorkerError(
             f"Worker {self.index} (process {self.pid}) died during `{self._asked}`: {ending}.{self._log_tail()}",
             self.index,
+            ended=True,
         )
 
     def _failed(self, kind: str, message: str, trace: str) -> Exception:
@@ -194,7 +201,21 @@ def _ending(code: int) -> str:
     return f"exit code {code}, killed by {name}{hint}"
 
 
-def _environment() -> dict[str, str]:
+def _kill_marked(mark: str) -> None:
+    """Kills processes that have inherited this environment variable, in whatever group and session. Linux alone."""
+    for _ in range(20):  # one of them may be starting another
+        found = 0
+        for path in glob.iglob("/proc/[0-9]*/environ"):
+            with contextlib.suppress(OSError, ProcessLookupError):  # another user's, or it has ended
+                if mark.encode() in Path(path).read_bytes().split(b"\0"):
+                    os.kill(int(Path(path).parent.name), signal.SIGKILL)
+                    found += 1
+        if not found:
+            return
+        time.sleep(0.01)
+
+
+def _environment(mark: str) -> dict[str, str]:
     """Environment variables of a worker: one thread each, no window, no sound, and this package importable."""
     environment = dict(os.environ)
     # dm_control leaves this behind in a process that rendered, where it would rule out any other backend.
@@ -205,6 +226,8 @@ def _environment() -> dict[str, str]:
     environment.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
     environment["DISABLE_RENDER_THREAD_OFFLOADING"] = "1"  # a worker has one thread that draws
     environment["PYTHONUNBUFFERED"] = "1"
+    name, _, value = mark.partition("=")
+    environment[name] = value
     root = Path(bayes_planet.__file__).absolute().parent.parent
     if root.name not in ("site-packages", "dist-packages"):  # a checkout; an installed package is found anyway
         inherited = environment.get("PYTHONPATH")

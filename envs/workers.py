@@ -22,6 +22,7 @@ from bayes_planet.envs.wrappers import check_actions
 Observations = dict[str, np.ndarray]
 _SEED_LIMIT = 2**32
 _CLOSE_SECONDS = 3.0
+_STARTS = 4
 
 
 class Workers:
@@ -39,6 +40,7 @@ class Workers:
       episode_steps: agent steps after which an episode is cut; its rows in the replay less one.
       description: gl_backend, gl_renderer and render_quality.
       frames_checked: whether somebody has looked if its images show anything.
+      lost_at_start: why processes ended while they were first started, and were started again (up to three times).
       infos: the last `info` of each worker, with `env_steps` (of the last agent step) and, with diagnostics, `qvel`.
     """
 
@@ -77,12 +79,13 @@ class Workers:
             "diagnostics": arguments.flag("diagnostics", diagnostics),
             "backend": rendering.find_backend(config.gl_backend),
         }
+        self.lost_at_start: list[str] = []
         self._processes: list[EnvironmentProcess] = []
         self._finalizer = weakref.finalize(self, _close, self._processes)  # also at exit
         try:
             for index in range(count):
                 self._processes.append(self._start(index))
-            ready = self._collect(range(count))
+            ready = self._first_answers()
         except BaseException:
             self._finalizer()
             raise
@@ -213,6 +216,22 @@ class Workers:
 
     def _start(self, index: int) -> EnvironmentProcess:
         return EnvironmentProcess(index, self._hello, self._log_file, self._timeout)
+
+    def _first_answers(self) -> dict[int, Any]:
+        """What each process says of its environment. One that ends meanwhile, killed for one, is started again."""
+        answers: dict[int, Any] = {}
+        for _ in range(_STARTS - 1):
+            faults: dict[int, EpisodeFault] = {}
+            answers |= self._collect([index for index in range(self.count) if index not in answers], faults)
+            for index, error in faults.items():
+                if not (isinstance(error, WorkerError) and error.ended):
+                    raise error
+                self.lost_at_start.append(str(error))
+                self._processes[index].join(0.0)
+                self._processes[index] = self._start(index)
+            if not faults:
+                return answers
+        return answers | self._collect([index for index in range(self.count) if index not in answers])
 
     def _choose(self, indices: Sequence[int] | None) -> list[int]:
         if not self._finalizer.alive:

@@ -4,8 +4,9 @@ import dataclasses
 import functools
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,14 @@ from bayes_planet.runs.seeds import Stream, environment_seed
 from bayes_planet.training.frames import look
 
 CPU_GROUPS = 2
+COUNTED = ("worker_faults", "dropped_episodes")
+"""What a collector counts over all stages and starts of a run."""
+
+
+def counted(key: str, saved: Mapping[str, Any] | None, rows: Sequence[Mapping[str, Any]]) -> int:
+    """How many a run had so far: a row may be newer than the checkpoint, and a checkpoint than the last row."""
+    written = next((row[f"env/{key}"] for row in reversed(rows) if f"env/{key}" in row), 0)
+    return max(int((saved or {}).get(key, 0)), int(written))
 
 
 class AbandonedError(Exception):
@@ -60,6 +69,7 @@ class Collector:
         self._action_size = action_size
         self._note = note
         self._rollouts = FaultTolerantRollouts(note)
+        self._rollouts.count_starts(environments)
         self._threads = ThreadPoolExecutor(1, "collector")
         self._pending: tuple[list[int], Future[Collected]] | None = None
         self._abandoned = threading.Event()
@@ -73,6 +83,11 @@ class Collector:
     def dropped_episodes(self) -> int:
         """Episodes that were begun, lost with one of them, and run again."""
         return self._rollouts.dropped_episodes
+
+    def go_on_counting(self, worker_faults: int, dropped_episodes: int) -> None:
+        """Adds what an earlier stage or start of the run has counted."""
+        self._rollouts.worker_faults += worker_faults
+        self._rollouts.dropped_episodes += dropped_episodes
 
     @property
     def groups(self) -> int:

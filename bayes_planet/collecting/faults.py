@@ -96,6 +96,7 @@ class FaultTolerantRollouts:
 
         None, and a note, where the task gives a number that is not finite: it would do so again.
         """
+        self.count_starts(environments)
         for attempt in range(WORKER_FAULTS + 1):
             try:
                 return work()
@@ -110,6 +111,12 @@ class FaultTolerantRollouts:
                     self._count(reason, "; what it was needed for is done again")
                     self._restart(environments, index)
         raise AssertionError("the last attempt returns or raises")
+
+    def count_starts(self, environments: Environments) -> None:
+        """Counts, once, the processes that were lost while these environments were first started."""
+        lost: list[str] = getattr(environments, "lost_at_start", [])
+        while lost:
+            self._count(lost.pop(0))
 
     def _count(self, reason: str, consequence: str = "", dropped: int = 0) -> None:
         with self._lock:

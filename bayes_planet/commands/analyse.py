@@ -36,7 +36,7 @@ def analyse(options: argparse.Namespace) -> int:
                 check_reference(config.env, other.env, str(options.run), f"--reference {options.reference}")
         folder = options.run / FOLDER
         check_folder(f"The analysis is kept in {folder}", folder)
-        console = stack.enter_context(divert_output(logs / "libraries.log"))
+        console = stack.enter_context(divert_output(logs / "libraries.log", result=True))
         analysis = _analyse(options, config, other, logs, console)
         # Printed before it is kept, which may fail: the disk may be full by now.
         lines = [json.dumps(analysis.numbers)] if options.json else summary(analysis.numbers)

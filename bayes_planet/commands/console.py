@@ -10,11 +10,12 @@ from typing import TextIO
 
 from rich.console import Console
 
+from bayes_planet.files import streams
 from bayes_planet.files.plain import open_own
 
 
 @contextlib.contextmanager
-def divert_output(log_file: Path | str) -> Iterator[Console]:
+def divert_output(log_file: Path | str, result: bool = False) -> Iterator[Console]:
     """Sends all that this process writes to stdout and stderr to `log_file`, and yields a way to the real stdout.
 
     TensorFlow's C++ (CUDA registration, oneDNN), absl, GLFW, Python warnings, `print` and child processes write to
@@ -31,23 +32,26 @@ def divert_output(log_file: Path | str) -> Iterator[Console]:
     Where stdout is a pipe or a file the console knows (`console.is_terminal` is false): no colours, no animated
     progress bar, and lines are not broken at 80 columns.
 
+    What the real stdout does not take, being full or without a reader, goes to the log too: the work goes on.
+
     Args:
         log_file: appended to; made, with its folders, if missing.
+        result: what is printed is what the program is for: see `program` of the commands.
 
     Raises:
         OSError: `log_file` cannot be opened.
     """
+    streams.occupy()
     log_file = Path(log_file)
     log_file.parent.mkdir(parents=True, exist_ok=True)
     log = open_own(log_file, os.O_WRONLY | os.O_APPEND)
     _flush()
     stdout, stderr = os.dup(1), os.dup(2)
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    terminal = open(os.dup(stdout), "w", encoding=encoding, errors="replace", buffering=1)  # noqa: SIM115
+    terminal = streams.lasting_text(os.dup(stdout), encoding, instead=log)
     crash_stream = open(os.dup(stderr), "w") if not faulthandler.is_enabled() else None  # noqa: SIM115
     os.dup2(log, 1)
     os.dup2(log, 2)
-    os.close(log)
     try:
         if crash_stream is not None:
             faulthandler.enable(crash_stream)
@@ -61,8 +65,11 @@ def divert_output(log_file: Path | str) -> Iterator[Console]:
         if crash_stream is not None:
             faulthandler.disable()
             crash_stream.close()
-        with contextlib.suppress(OSError):  # the reader of our pipe may have gone
-            terminal.close()
+        terminal.flush()
+        if result:
+            streams.pass_on_failure(terminal, sys.stdout)
+        terminal.close()
+        os.close(log)
 
 
 def _flush() -> None:

@@ -9,7 +9,15 @@ EXIT_BAD_INPUT = 2
 
 
 class UserError(Exception):
-    """Something the user can mend; the message says what was given, what is accepted and what to do."""
+    """Something the user can mend; the message says what was given, what is accepted and what to do.
+
+    Attributes:
+      code: the exit code of the command.
+    """
+
+    def __init__(self, message: str, code: int = EXIT_BAD_INPUT) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 def reason(error: Exception) -> str:

@@ -30,7 +30,7 @@ def evaluate(options: argparse.Namespace) -> int:
     config = _checked(options)
     with contextlib.ExitStack() as stack:
         logs = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        console = stack.enter_context(divert_output(logs / "libraries.log"))
+        console = stack.enter_context(divert_output(logs / "libraries.log", result=True))
         with user_errors(*ENVIRONMENT_ERRORS, *START_ERRORS):
             count = environments_for(options.episodes, config.evaluation.workers)
             environments = stack.enter_context(Workers(config.env, count, logs / "workers.log"))

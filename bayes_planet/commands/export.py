@@ -39,7 +39,7 @@ def export(options: argparse.Namespace) -> int:
     )
     with contextlib.ExitStack() as stack:
         logs = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        console = stack.enter_context(divert_output(logs / "libraries.log"))
+        console = stack.enter_context(divert_output(logs / "libraries.log", result=True))
 
         from bayes_planet.agents.export import ExportError, check_target, export_policy, seeded_policy
         from bayes_planet.training.devices.strategy import prepare_devices

@@ -80,7 +80,7 @@ def _comparison(episodes: int, different: dict[int, tuple[float, float]]) -> str
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[Console]:
-    with tempfile.TemporaryDirectory() as folder, divert_output(Path(folder) / "libraries.log") as console:
+    with tempfile.TemporaryDirectory() as folder, divert_output(Path(folder) / "libraries.log", result=True) as console:
         yield console
 
 

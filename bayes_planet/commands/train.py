@@ -10,6 +10,7 @@ from rich.console import Console
 from bayes_planet import __version__
 from bayes_planet.commands.console import divert_output
 from bayes_planet.commands.errors import UserError, reason, user_errors
+from bayes_planet.commands.program import EXIT_NOT_WRITTEN
 from bayes_planet.config import Config, presets, stages
 from bayes_planet.envs import Workers
 from bayes_planet.envs.errors import ENVIRONMENT_ERRORS, START_ERRORS
@@ -95,8 +96,9 @@ def _train(
     from bayes_planet.training.devices.follower import Chief, ChiefEndedError, Follower
     from bayes_planet.training.devices.strategy import DeviceError, make_strategy, prepare_devices
     from bayes_planet.training.display import Display
+    from bayes_planet.training.ending import Interrupted, NotSavedError, TrainingDivergedError
     from bayes_planet.training.events import Events
-    from bayes_planet.training.trainer import Interrupted, Trainer, TrainingDivergedError
+    from bayes_planet.training.trainer import Trainer
     from bayes_planet.training.world_models import WorldModelError
 
     with user_errors(DeviceError):
@@ -146,12 +148,9 @@ def _train(
                 before, config = config, directory.begin_stage(config)
                 new = {key: value for key, (_, value) in presets.differences(before, config).items()}
                 done, stage_over = work(config, " ".join(f"{key}={value}" for key, value in new.items()))
-        except Interrupted as stop:
-            if not stop.saved:
-                raise UserError(
-                    f"Stopped, but the last checkpoint could not be saved in {directory.path}. The older ones are "
-                    "intact. Make room, then give the same command to go on from the newest of them."
-                ) from stop
+        except NotSavedError as error:
+            raise UserError(str(error), EXIT_NOT_WRITTEN) from error
+        except Interrupted:
             console.print(f"Saved in {directory.path}. The same command goes on from here.", highlight=False)
             return EXIT_INTERRUPTED
         except (tf.errors.UnavailableError, ChiefEndedError) as error:
@@ -182,12 +181,14 @@ def _disk_errors(directory: RunDirectory) -> Iterator[None]:
     except OSError as error:
         if is_disk_full(error):
             raise UserError(
-                f"The disk under {directory.path} is full. What was saved is intact. Make room, then give the same "
-                "command to go on."
+                f"The disk under {directory.path} is full. What was saved is intact, what came after the newest "
+                "checkpoint is not saved. Make room, then give the same command to go on.",
+                EXIT_NOT_WRITTEN,
             ) from error
         if error.filename is not None and Path(os.fsdecode(error.filename)).is_relative_to(directory.path):
             raise UserError(
                 f"{error.strerror}: {os.fsdecode(error.filename)}. What was saved is intact. Make it readable and "
-                "writable, then give the same command to go on."
+                "writable, then give the same command to go on.",
+                EXIT_NOT_WRITTEN,
             ) from error
         raise

@@ -7,8 +7,9 @@ import json
 import math
 import numbers
 import os
+import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -27,6 +28,8 @@ ROW = {
     "wall_clock?": str,
 }
 """What those of a row's values must be that are read again."""
+# Tells the event files of this writer from those that others put into the folder, which are never touched.
+_OURS = ".bayes_planet.v2"
 
 
 def read_metrics(path: Path | str) -> list[Row]:
@@ -84,9 +87,14 @@ class MetricsWriter:
         self._start = time.monotonic()
         if self.path.exists():
             self._rewrite(read_metrics(self.path))
+        self._rows = self.path.read_bytes().count(b"\n") if self.path.exists() else 0
         self._file = self._opened()
+        self._events = logdir / "tensorboard"
+        self._earlier = [path.name for path in self._event_files()]
         with self._os_errors():
-            self._summaries = tf.summary.create_file_writer(str(logdir / "tensorboard"), flush_millis=10_000)
+            self._summaries = tf.summary.create_file_writer(
+                str(self._events), flush_millis=10_000, filename_suffix=_OURS
+            )
 
     def _opened(self) -> IO[bytes]:
         return open(open_own(self.path, os.O_WRONLY | os.O_APPEND), "ab")
@@ -131,7 +139,12 @@ class MetricsWriter:
         row |= {name: value for name, value in plain.items() if value is not None}
         self._file.write(_encode(row))
         self._file.flush()
-        with self._os_errors(), self._summaries.as_default(step=int(env_steps)):
+        self._rows += 1
+        self._summarise(row)
+        return row
+
+    def _summarise(self, row: Row) -> None:
+        with self._os_errors(), self._summaries.as_default(step=int(row["env_steps"])):
             for name, value in row.items():
                 if isinstance(value, dict):
                     self._histogram(name, value)
@@ -139,7 +152,6 @@ class MetricsWriter:
                     self._tf.summary.histogram(name, value)
                 elif not isinstance(value, str) and name not in ("updates", "env_steps"):
                     self._tf.summary.scalar(name, value)
-        return row
 
     def _histogram(self, name: str, value: dict[str, list]) -> None:
         """What tf.summary.histogram writes, which takes the data itself and chooses its own bins."""
@@ -179,20 +191,47 @@ class MetricsWriter:
         with self._os_errors(), self._summaries.as_default():
             tf.summary.write(name, tf.constant([str(width), str(height), gif]), step=step, metadata=metadata)
 
-    def truncate(self, updates: int) -> list[Row]:
-        """Drops the rows of work that a resumed run does again: those with more than `updates` updates. Atomic.
+    def mark(self) -> dict[str, Any]:
+        """Flushes, and says how far `metrics.jsonl` and TensorBoard's files are, for a checkpoint to keep."""
+        self.flush()
+        return {"rows": self._rows, "tensorboard": {path.name: path.stat().st_size for path in self._event_files()}}
 
-        The event files of TensorBoard keep the dropped points; its loader leaves out what was later written again.
+    def rewind(self, explained: Callable[[Row], bool], mark: Mapping[str, Any] | None = None) -> list[Row]:
+        """Goes back to what a checkpoint explains: the rest is work that a resumed run does again.
+
+        TensorBoard's files end where they ended at the checkpoint, and have the rows since then that are kept.
+
+        Args:
+            explained: whether a row is to be kept.
+            mark: what `mark` gave when the checkpoint was saved; `{}`: there is none. None: it does not say, so
+                TensorBoard keeps all its points.
 
         Returns:
             The rows kept, oldest first.
         """
         self._file.close()
-        rows = read_metrics(self.path)
-        kept = [row for row in rows if row.get("updates", 0) <= updates]
+        kept = [row for row in read_metrics(self.path) if explained(row)]
         self._rewrite(kept)
+        self._rows = len(kept)
         self._file = self._opened()
+        sizes = {} if mark is None else mark.get("tensorboard", {})
+        # Where it tells of other files alone it is of another writer: the chief's, to a process beside it.
+        if mark is not None and (not sizes or sizes.keys() & set(self._earlier)):
+            with self._os_errors():
+                self._summaries.flush()
+            for path in self._event_files():
+                if path.name in self._earlier:
+                    _cut(path, sizes.get(path.name, 0))
+            for row in kept[mark.get("rows", 0) :]:
+                self._summarise(row)
         return kept
+
+    def _event_files(self) -> list[Path]:
+        """This run's own, of all its processes; no links."""
+        if self._events.is_symlink():
+            return []
+        found = self._events.glob(f"events.out.tfevents.*{_OURS}")
+        return sorted(path for path in found if stat.S_ISREG(path.lstat().st_mode))
 
     def flush(self) -> None:
         """Makes everything written so far survive a power cut; call it before a checkpoint is saved."""
@@ -227,6 +266,14 @@ class MetricsWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _cut(path: Path, size: int) -> None:
+    """Ends a file after so many bytes; one of which nothing is left goes."""
+    if size <= 0:
+        path.unlink()
+    elif size < path.stat().st_size:
+        os.truncate(path, size)
 
 
 def _encode(row: Row) -> bytes:

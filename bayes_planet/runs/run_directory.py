@@ -5,6 +5,7 @@ import dataclasses
 import fcntl
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import IO, Any
@@ -13,6 +14,7 @@ import gymnasium
 
 from bayes_planet.config import Config, presets, stages
 from bayes_planet.envs.rendering import find_backend, resolve_quality
+from bayes_planet.files import streams
 from bayes_planet.files.json_files import MOST_LINES_BYTES, JsonFileError, read_json
 from bayes_planet.files.plain import open_own, open_plain, read_plain
 from bayes_planet.files.writing import remove_leftovers, write_atomically
@@ -21,7 +23,6 @@ from bayes_planet.replay.files import recover_folder
 from bayes_planet.runs import spaces
 from bayes_planet.runs.starts import announcement, start, versions
 
-# Settings that may change between two starts of one run, since they do not change what was learned so far.
 # How long a process beside the chief waits for it to replace what a start that came to nothing has left, in seconds.
 REPLACING_SECONDS = 60.0
 
@@ -120,10 +121,8 @@ class RunDirectory:
         self.logs.mkdir(parents=True, exist_ok=True)
         self.lock()
         try:
-            for folder in (self.path, self.videos, self.path / "analysis"):
-                remove_leftovers(folder)
             config = self._as_drawn(config)
-            recover_folder(self.best_model)
+            self._sweep()
             now = stages.at(config, self.count_episodes())
             changed = None
             if self.holds_run() or self._belongs_to(config, change):
@@ -148,6 +147,14 @@ class RunDirectory:
         # Before config.yaml: see `holds_run`.
         write_atomically(self.versions_file, json.dumps(versions(), indent=1).encode() + b"\n")
         presets.save(config, self.config_file)
+
+    def _sweep(self) -> None:
+        """Removes what killed processes have left of files and folders that they were writing."""
+        recover_folder(self.best_model)
+        for folder in (self.path, self.episodes, self.videos, self.path / "analysis"):
+            remove_leftovers(folder)
+        for half in self.checkpoints.glob(".tmp-*"):  # written, or removed: see `Checkpoints`
+            shutil.rmtree(half, ignore_errors=True)
 
     def begin_stage(self, config: Config) -> Config:
         """Goes on with the stage that the run's episodes have reached, noted as `prepare` notes a change.
@@ -311,6 +318,7 @@ class RunDirectory:
 
     def lock(self) -> None:
         """Keeps other processes from training here until this one ends, however it ends."""
+        streams.occupy()  # with stdout closed, what is printed would land in the lock
         self._lock = open(open_own(self.path / ".lock", os.O_RDWR), "rb")  # noqa: SIM115
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import enum
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from bayes_planet.config import Config
@@ -69,6 +69,21 @@ def extra_updates(config: Config, saved: Mapping[str, Any], episodes: int) -> in
         # Stopped among updates, of which more are done than are wanted now: they do not count for later episodes.
         extra = max(extra, saved["updates"] - _scheduled(config, episodes))
     return extra
+
+
+def explains(counters: Counters, indices: Collection[int], row: Mapping[str, Any]) -> bool:
+    """Whether a row of metrics is of what a checkpoint and the replay hold: all else will be done, and written, again.
+
+    Args:
+      counters: of the checkpoint.
+      indices: of the episodes in the replay.
+      row: of an episode, of updates, or of an evaluation.
+    """
+    if "train/episode" in row and row["train/episode"] not in indices:
+        return False
+    if "eval/return_mean" in row and row.get("episodes", 0) > counters.evaluated_at:
+        return False
+    return row.get("updates", 0) <= counters.updates
 
 
 def _scheduled(config: Config, episodes: int) -> int:

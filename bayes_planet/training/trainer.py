@@ -10,7 +10,7 @@ from typing import Any, Self
 import gymnasium
 import numpy as np
 
-from bayes_planet.collecting.collector import Collector
+from bayes_planet.collecting.collector import COUNTED, Collector, counted
 from bayes_planet.collecting.exploration import noise_of_episode
 from bayes_planet.collecting.rollout import Environments, Episode
 from bayes_planet.config import Config
@@ -29,28 +29,13 @@ from bayes_planet.runs.run_directory import RunDirectory
 from bayes_planet.runs.seeds import Stream, seed_words
 from bayes_planet.training.batches import draw_batch
 from bayes_planet.training.build import Parts
+from bayes_planet.training.ending import Interrupted, NotSavedError, TrainingDivergedError, with_pauses
 from bayes_planet.training.events import UNWATCHED, Events
 from bayes_planet.training.learner import Learner
 from bayes_planet.training.saved.best_model import keep_best
 from bayes_planet.training.saved.restoring import checkpoints
-from bayes_planet.training.schedule import Counters, Task, as_saved, extra_updates, next_task, updates_due
+from bayes_planet.training.schedule import Counters, Task, as_saved, explains, extra_updates, next_task, updates_due
 from bayes_planet.world_model.interface import PredictiveWorldModel, missing
-
-
-class Interrupted(Exception):
-    """The run was asked to stop. It has saved what it had, unless the last checkpoint failed.
-
-    Attributes:
-      saved: what is on disk is all that was done.
-    """
-
-    def __init__(self, saved: bool = True):
-        super().__init__("asked to stop")
-        self.saved = saved
-
-
-class TrainingDivergedError(RuntimeError):
-    """Too many updates in a row had gradients that are not finite."""
 
 
 class Trainer:
@@ -105,7 +90,7 @@ class Trainer:
         self._skipped_in_a_row = 0
         self._snapshot_at = -1
         self._saved_at = time.monotonic()
-        self._saved = True
+        self._saved_updates = 0
         self._stage_end = next_stage(config, self.replay.episodes) or math.inf
 
     @classmethod
@@ -173,7 +158,10 @@ class Trainer:
             if self._snapshot is not None and self.checkpoints.lacking:
                 self._snapshot()  # until now it collected between the updates, with the weights of the time
                 self._snapshot_at = -1
-        rows = self.metrics.truncate(self.counters.updates)
+        explained = functools.partial(explains, self.counters, set(self.replay.indices))
+        rows = self.metrics.rewind(explained, {} if saved is None else saved.get("metrics"))
+        self._saved_updates = self.counters.updates
+        self._collector.go_on_counting(*(counted(key, saved, rows) for key in COUNTED))
         logged = {int(row["train/episode"]) for row in rows if "train/episode" in row}
         for index in self.replay.indices:
             if index not in logged:
@@ -191,7 +179,8 @@ class Trainer:
             due comes first.
 
         Raises:
-          Interrupted: `should_stop` said so; everything is saved, or its `saved` is false.
+          Interrupted: `should_stop` said so; everything is saved.
+          NotSavedError: a checkpoint could not be saved.
           TrainingDivergedError: see `train.skipped_updates_limit`.
         """
         work = {Task.COLLECT: self._collect, Task.UPDATE: self._train, Task.EVALUATE: self._evaluate}
@@ -203,7 +192,7 @@ class Trainer:
                 # An episode is on disk already. Updates are saved before the next one is collected: after a kill
                 # they would otherwise be done again on a replay that knows an episode too much.
                 if task is not Task.COLLECT:
-                    self.save()
+                    self.save(required=True)
                 self._stop_if_asked()
         finally:
             self._collector.abandon()
@@ -212,7 +201,7 @@ class Trainer:
 
     def _stop_if_asked(self) -> None:
         if self._should_stop():
-            raise Interrupted(self._saved)
+            raise Interrupted
 
     def _tell(self, event: Callable[..., None], *arguments: Any) -> None:
         try:
@@ -221,16 +210,28 @@ class Trainer:
             self.save()
             raise
 
-    def save(self) -> None:
-        """Writes a checkpoint. Where that fails, `events.note` is told and the older ones stay."""
+    def save(self, required: bool = False) -> None:
+        """Writes a checkpoint. Where that fails, `events.note` is told and the older ones stay.
+
+        Args:
+          required: try again for some seconds, then raise NotSavedError.
+        """
+        failure = with_pauses(self._try_to_save, self._should_stop) if required else self._try_to_save()
+        if failure is not None and required:
+            raise NotSavedError(failure, self._saved_updates, self.counters.updates) from failure
+
+    def _try_to_save(self) -> Exception | None:
         self._saved_at = time.monotonic()
         try:
-            self.metrics.flush()  # or a power cut takes rows that the checkpoint says were written
-            self.checkpoints.save({**as_saved(self.config, self.counters), "snapshot_at": self._snapshot_at})
-            self._saved = True
+            # First the metrics, or a power cut takes rows that the checkpoint says were written.
+            counted = {"metrics": self.metrics.mark(), **{key: getattr(self._collector, key) for key in COUNTED}}
+            counters = as_saved(self.config, self.counters)
+            self.checkpoints.save({**counters, **counted, "snapshot_at": self._snapshot_at})
         except (CheckpointError, OSError) as error:
-            self._saved = False
             self._events.note(f"The checkpoint could not be saved, the older ones are untouched: {error}")
+            return error
+        self._saved_updates = self.counters.updates
+        return None
 
     def _collect(self) -> None:
         indices = self._collector.next_indices(self.replay.indices)
@@ -292,8 +293,7 @@ class Trainer:
             "replay/episodes": self.replay.episodes - later[0],
             "replay/rows": self.replay.rows - later[1],
             "replay/corrupt_files": self.replay.corrupt,
-            "env/worker_faults": self._collector.worker_faults,
-            "env/dropped_episodes": self._collector.dropped_episodes,
+            **{f"env/{key}": getattr(self._collector, key) for key in COUNTED},
             **extra,
         }
 

@@ -86,9 +86,9 @@ def test_workers_outlive_the_thread_that_started_them():
 class WithSimulator(FaultyEnv):
     """Its simulator is a process of its own, which `close` ends; the number of that process is in `folder`."""
 
-    def __init__(self, folder: str, fault: str) -> None:
+    def __init__(self, folder: str, fault: str, session: bool = False) -> None:
         super().__init__(fault)
-        self._simulator = subprocess.Popen(["sleep", "1000"])
+        self._simulator = subprocess.Popen(["sleep", "1000"], start_new_session=session)
         (Path(folder) / str(self._simulator.pid)).touch()
 
     def close(self) -> None:
@@ -111,6 +111,61 @@ def test_what_an_environment_started_ends_with_its_worker(tmp_path, fault):
         assert len(simulators) == 2 + len(faults)
         assert sum(not ended(pid, 0.5) for pid in simulators) == 2
     assert all(ended(pid) for pid in simulators)
+
+
+class Forgetful(WithSimulator):
+    """Leaves its simulator to others."""
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("fault", ["none", "exit"])
+@pytest.mark.parametrize("session", [False, True])
+def test_what_an_environment_forgets_ends_with_its_worker(tmp_path, fault, session):
+    """Also in a session of its own, and after a normal end."""
+    config = EnvConfig(observations="state", action_repeat=1)
+    with Workers(config, 1, factory=lambda: Forgetful(str(tmp_path), fault, session)) as workers:
+        workers.reset([0])
+        for _ in range(3):
+            workers.step(np.zeros((1, 1)), [0], {})
+        (simulator,) = (int(path.name) for path in tmp_path.iterdir())
+        assert ended(simulator, 60.0 if fault == "exit" else 0.5) == (fault == "exit")
+    assert ended(simulator)
+
+
+class DyingAtFirst(CountingEnv):
+    """The first processes that make it are killed while they do; each leaves a file in `folder`."""
+
+    def __init__(self, folder: str, deaths: int) -> None:
+        super().__init__()
+        made = len(list(Path(folder).iterdir()))
+        (Path(folder) / str(os.getpid())).touch()
+        if made < deaths:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("deaths", [1, 3, 4])
+def test_a_process_killed_at_its_first_start_is_started_again_three_times(tmp_path, deaths):
+    config = EnvConfig(observations="state", action_repeat=1)
+    try:
+        with Workers(config, 1, factory=lambda: DyingAtFirst(str(tmp_path), deaths)) as workers:
+            workers.reset([0])
+            assert deaths < 4 and len(workers.lost_at_start) == deaths
+            assert all("died during `start`" in reason for reason in workers.lost_at_start)
+    except WorkerError as error:
+        assert deaths == 4 and "killed by SIGKILL" in str(error)
+    assert len(list(tmp_path.iterdir())) == min(deaths + 1, 4)
+
+
+def test_an_environment_that_raises_at_its_start_is_made_once(tmp_path):
+    def make() -> CountingEnv:
+        (Path(tmp_path) / str(os.getpid())).touch()
+        raise RuntimeError("it cannot")
+
+    with pytest.raises(WorkerError, match="it cannot"):
+        Workers(EnvConfig(observations="state", action_repeat=1), 1, factory=make)
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_a_worker_that_does_not_read_its_large_factory_has_hung(tmp_path, monkeypatch):

@@ -108,17 +108,56 @@ def test_each_row_is_on_disk_at_once(tmp_path):
             assert [row["x"] for row in read_metrics(writer.path)] == list(range(updates + 1))
 
 
-def test_truncate_drops_what_will_be_done_again(tmp_path):
+def test_rewind_drops_what_will_be_done_again(tmp_path):
     with MetricsWriter(tmp_path) as writer:
         for updates in (0, 100, 100, 200, 300):
             write(writer, updates, x=updates)
-        kept = writer.truncate(200)
+        kept = writer.rewind(lambda row: row["updates"] <= 200)
         assert [row["updates"] for row in kept] == [0, 100, 100, 200]
         assert read_metrics(writer.path) == kept
         write(writer, 250)
     assert [row["updates"] for row in read_metrics(writer.path)] == [0, 100, 100, 200, 250]
     with MetricsWriter(tmp_path) as writer:
-        assert writer.truncate(-1) == [] == read_metrics(writer.path)
+        assert writer.rewind(lambda row: False) == [] == read_metrics(writer.path)
+
+
+def points(logdir):
+    """(tag, step) of all that TensorBoard would read of x."""
+    return sorted((tag, step) for tag, step, _, _ in events(logdir) if tag in ("x", "film"))
+
+
+@pytest.mark.parametrize("marked", [0, 1, 2])
+def test_tensorboard_goes_back_to_the_checkpoint_too(tmp_path, marked):
+    """Whatever process wrote it last: no point twice, none lost, and others' files in the folder as they were."""
+    foreign = tmp_path / "tensorboard" / "events.out.tfevents.1.other.v2"
+    foreign.parent.mkdir()
+    foreign.write_bytes(b"theirs")
+    marks = [{}]
+    for process in range(2):
+        with MetricsWriter(tmp_path) as writer:
+            write(writer, 10 * process + 1, x=1)
+            marks.append(writer.mark())
+            write(writer, 10 * process + 2, x=2)
+            writer.video("film", np.zeros((2, 8, 8, 3), np.uint8), 10)
+    with MetricsWriter(tmp_path) as writer:
+        kept = writer.rewind(lambda row: row["updates"] in (1, 2, 11)[: marked + 1], marks[marked])
+    assert foreign.read_bytes() == b"theirs"
+    foreign.unlink()
+    films = [("film", 10)] if marked == 2 else []
+    assert points(tmp_path) == sorted(films + [("x", row["env_steps"]) for row in kept])
+
+
+def test_a_link_among_tensorboards_files_is_left_alone(tmp_path):
+    outside = tmp_path / "outside"
+    outside.write_bytes(b"not ours")
+    with MetricsWriter(tmp_path / "run") as writer:
+        (name,) = writer.mark()["tensorboard"]
+    (tmp_path / "run" / "tensorboard" / name.replace("events.out.tfevents.", "events.out.tfevents.0")).symlink_to(
+        outside
+    )
+    with MetricsWriter(tmp_path / "run") as writer:
+        writer.rewind(lambda row: True, {})
+    assert outside.read_bytes() == b"not ours"
 
 
 def test_time_goes_on_where_the_earlier_process_was(tmp_path):
@@ -128,9 +167,9 @@ def test_time_goes_on_where_the_earlier_process_was(tmp_path):
     writer.path.write_text("".join(json.dumps(row | {"time": row["time"] + 1000}) + "\n" for row in rows))
     with MetricsWriter(tmp_path) as writer:
         assert 1000 <= write(writer, 2)["time"] < 1100
-        writer.truncate(1)
+        writer.rewind(lambda row: row["updates"] <= 1)
         assert 1000 <= write(writer, 2)["time"] < 1100
-        writer.truncate(0)
+        writer.rewind(lambda row: False)
         assert write(writer, 2)["time"] < 100
 
 

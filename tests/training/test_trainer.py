@@ -19,13 +19,13 @@ from bayes_planet.collecting.collector import Collector
 from bayes_planet.config import Config, presets
 from bayes_planet.envs import Workers
 from bayes_planet.replay import EpisodeStore
-from bayes_planet.runs.checkpoints import CheckpointError, Checkpoints
 from bayes_planet.runs.metrics import read_metrics
 from bayes_planet.runs.run_directory import RunDirectory
 from bayes_planet.training.build import Parts, build
+from bayes_planet.training.ending import Interrupted, TrainingDivergedError
 from bayes_planet.training.events import Events
 from bayes_planet.training.schedule import updates_due
-from bayes_planet.training.trainer import Interrupted, Trainer, TrainingDivergedError
+from bayes_planet.training.trainer import Trainer
 
 STATE_TASK = ["env.observations=state", "env.name=dm_control/cartpole-swingup", "env.action_repeat=8"]
 
@@ -376,22 +376,3 @@ def test_a_watcher_that_fails_costs_no_episode_of_the_round(tmp_path):
     assert [(row["train/episode"], row["episodes"], row["replay/episodes"]) for row in rows] == [(0, 1, 1), (1, 2, 2)]
     assert rows[1]["env_steps"] == 2 * rows[0]["env_steps"]
     assert rows[1]["replay/rows"] == 2 * rows[0]["replay/rows"]
-
-
-def test_a_stop_whose_checkpoint_failed_says_so(tmp_path, monkeypatch):
-    def full(self, counters) -> None:
-        raise CheckpointError("No space left on device")
-
-    stop: list[bool] = []
-    events = Events(note=lambda text: stop.append("could not be saved" in text))
-    with trainer_in(tmp_path / "run", config_of(), events=events, should_stop=lambda: bool(stop)) as trainer:
-        monkeypatch.setattr(Checkpoints, "save", full)
-        with pytest.raises(Interrupted) as caught:
-            trainer.run()
-        assert stop == [True] and not caught.value.saved
-    monkeypatch.undo()
-    stop.clear()
-    options = {"events": Events(episode=lambda episode, row: stop.append(True)), "should_stop": lambda: bool(stop)}
-    with trainer_in(tmp_path / "run", config_of(), **options) as trainer, pytest.raises(Interrupted) as caught:
-        trainer.run()
-    assert caught.value.saved

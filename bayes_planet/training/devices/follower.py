@@ -69,5 +69,5 @@ class Follower(Trainer):
     def _evaluate(self) -> None:
         self._evaluated_at = self.counters.episodes
 
-    def save(self) -> None:
+    def save(self, required: bool = False) -> None:
         pass

@@ -12,13 +12,13 @@ import numpy as np
 
 from bayes_planet.collecting.exploration import noise_of_episode
 from bayes_planet.collecting.faults import FaultTolerantRollouts, Result
+from bayes_planet.collecting.frames import look
 from bayes_planet.collecting.groups import Group, side_by_side
 from bayes_planet.collecting.policies import ActorPolicy, RandomPolicy
 from bayes_planet.collecting.rollout import Environments, Episode
 from bayes_planet.config import Config
 from bayes_planet.planning import Actor
 from bayes_planet.runs.seeds import Stream, environment_seed
-from bayes_planet.training.frames import look
 
 CPU_GROUPS = 2
 COUNTED = ("worker_faults", "dropped_episodes")

@@ -14,10 +14,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from bayes_planet.files.file_patterns import without_pattern
 from bayes_planet.files.json_files import Shape, check, read_json
 from bayes_planet.files.plain import open_plain
 from bayes_planet.files.writing import is_disk_full, sync_folder
-from bayes_planet.training.file_patterns import without_pattern
 
 Counters = dict[str, Any]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bayes_planet import BayesPlanet
-from bayes_planet.training.frames import look, unchanging
+from bayes_planet.collecting.frames import look, unchanging
 from tests.agents.other_environments import Black
 from tests.agents.small import SETTINGS
 

@@ -36,10 +36,21 @@ def start(arguments: Sequence[str], **options) -> subprocess.Popen:
     return subprocess.Popen(arguments, process_group=0, text=True, errors="replace", **settings)
 
 
+def _outputs(process: subprocess.Popen) -> tuple[str, str]:
+    """What a process wrote, once it has ended; it is killed where it takes ten minutes, or this program is stopped."""
+    try:
+        return process.communicate(timeout=600)
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise
+
+
 def finish(arguments: Sequence[str], **options) -> tuple[int, str, str]:
     """(exit code, standard output, standard error)."""
     process = start(arguments, **options)
-    stdout, stderr = process.communicate(timeout=600)
+    stdout, stderr = _outputs(process)
     return process.returncode, stdout or "", stderr or ""
 
 
@@ -51,7 +62,7 @@ def end_after(arguments: Sequence[str], seconds: float, number: int, **options) 
     with contextlib.suppress(ProcessLookupError):
         if process.poll() is None:
             os.kill(process.pid, number)
-    stdout, stderr = process.communicate(timeout=600)
+    stdout, stderr = _outputs(process)
     return process.returncode, stdout or "", stderr or ""
 
 

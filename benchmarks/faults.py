@@ -264,6 +264,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the random moments, sizes and files")
     parser.add_argument("--out", type=Path, default=Path("results/benchmarks/faults.json"))
     options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # or disks stay mounted
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="faults-") as temporary:
         undisturbed, start = Path(temporary) / "undisturbed", time.monotonic()

@@ -38,7 +38,7 @@ _INSTEAD = (
 _read_by_a_trace: weakref.WeakValueDictionary[int, tf.Variable] = weakref.WeakValueDictionary()
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class _Scope:
     weights: WeightSample | None
     graph: Any
@@ -117,7 +117,7 @@ def use_weights(weights: WeightSample | None) -> Iterator[None]:
             ) from error
         raise
     finally:
-        _stack.scopes.remove(scope)
+        _stack.scopes.pop()
     if weights and not scope.used and not _is_read_by_a_trace(weights):
         warnings.warn(
             "No layer looked at the weight sample of this use_weights: what was called inside has no layer of it, or "

@@ -29,7 +29,7 @@ def test_measures_of_classes_are_scikit_learns_and_tfps():
     p = P / P.sum(1, keepdims=True)
     assert found["nll"] == pytest.approx(metrics.log_loss(LABELS, p), rel=1e-5)
     assert found["accuracy"] == pytest.approx(metrics.accuracy_score(LABELS, p.argmax(1)))
-    squares = [np.square(p[:, k] - (LABELS == k)).mean() for k in range(K)]
+    squares = [np.square(p[:, k] - (k == LABELS)).mean() for k in range(K)]
     assert found["brier"] == pytest.approx(np.sum(squares), rel=1e-5)
     theirs = tfp.stats.brier_score(LABELS.astype(np.int32), np.log(p).astype(np.float32))  # without the 1 of the truth
     assert found["brier"] == pytest.approx(1 + float(tf.reduce_mean(theirs)), rel=1e-4)

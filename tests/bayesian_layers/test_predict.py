@@ -64,7 +64,9 @@ def keras_rnn():
 
 def both_ways():
     cells = bl.GRUCellFlipout(4, kernel_initializer=wide())
-    return tf.keras.Sequential([L.Bidirectional(bl.VariationalRNN(cells, return_sequences=True)), L.LSTM(3), L.Dense(1)])
+    return tf.keras.Sequential(
+        [L.Bidirectional(bl.VariationalRNN(cells, return_sequences=True)), L.LSTM(3), L.Dense(1)]
+    )
 
 
 def transformer():
@@ -79,7 +81,9 @@ def gaussian_process():
 
 
 def deep_gaussian_process():
-    return tf.keras.Sequential([bl.SparseGaussianProcess(2, num_inducing=5), bl.SparseGaussianProcess(1, num_inducing=5)])
+    return tf.keras.Sequential(
+        [bl.SparseGaussianProcess(2, num_inducing=5), bl.SparseGaussianProcess(1, num_inducing=5)]
+    )
 
 
 def exact_gaussian_process():

@@ -47,8 +47,8 @@ def takes_all_draws(model: Any) -> bool:
     """Whether `call_all_draws` can compute this model: all others are computed one draw after the other.
 
     It can for Sequential and functional models, or single layers, of Keras' own layers and those of this package.
-    Layers of the user's own, operations and Lambdas may mix examples; a random value inside the network, dropout that is
-    always on, masks and state are each draw's own.
+    Layers of the user's own, operations and Lambdas may mix examples; a random value inside the network, dropout that
+    is always on, masks and state are each draw's own.
     """
     return _takes(model, last=True)
 

@@ -83,7 +83,7 @@ def auroc(known: Any, unknown: Any) -> float:
 
 
 def false_positive_rate(known: Any, unknown: Any, kept: float = 0.95) -> float:
-    """Share of unknown examples that pass for known at the lowest threshold that keeps 95 percent of the known; 0 is best.
+    """Share of the unknown that passes for known at the lowest threshold that keeps 95 percent of the known; 0 is best.
 
     Args:
         known, unknown: uncertainties [N] and [M].
@@ -118,7 +118,7 @@ class RiskCoverage:
     def refuse_above(self, wanted_risk: float) -> float:
         """The threshold that answers the most examples at a mean loss of at most `wanted_risk`.
 
-        It holds for the examples it was found on: find it on held-out data. -inf where no threshold will do: refuse all.
+        It holds for the examples it was found on: find it on held-out data. -inf where none will do: refuse all.
         """
         good = np.flatnonzero(self.risk <= wanted_risk)
         return float(self.threshold[good[-1]]) if len(good) else float("-inf")
@@ -178,7 +178,7 @@ def _classes(probabilities: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
     p, y = np.asarray(probabilities, np.float64), np.asarray(y)
     if p.ndim != 2 or y.shape != p.shape[:1] or not len(y) or y.min() < 0 or y.max() >= p.shape[1]:
         raise ValueError(
-            f"probabilities has shape {p.shape}, y {y.shape}. Accepted: [N, K] and integers [N] from 0 to K - 1, N >= 1."
+            f"probabilities has shape {p.shape}, y {y.shape}. Accepted: [N, K] and integers [N] below K, N >= 1."
         )
     return p, y.astype(int)
 

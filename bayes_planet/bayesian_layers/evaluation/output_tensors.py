@@ -98,7 +98,8 @@ def _put(structure: tuple, tensors: Iterator[tf.Tensor]) -> tfd.Distribution:
     cls, taken = structure
     arguments = {}
     for name, (kind, value) in taken.items():
-        arguments[name] = {"tensor": lambda: next(tensors), "distribution": lambda value=value: _put(value, tensors)}.get(
-            kind, lambda value=value: value
-        )()
+        arguments[name] = {
+            "tensor": lambda: next(tensors),
+            "distribution": lambda value=value: _put(value, tensors),
+        }.get(kind, lambda value=value: value)()
     return cls(**arguments)

@@ -37,7 +37,9 @@ def _calibration(ax: Any, evaluation: Any) -> None:
     if evaluation.reliability is not None:
         for bars, label in zip(evaluation.reliability, ("bins of equal width", "bins of equal mass"), strict=True):
             ax.plot(bars.confidence, bars.accuracy, marker="o", markersize=4, label=f"{label}: {bars.error:.3f}")
-        ax.set(title="Reliability, and its expected error", xlabel="probability of the predicted class", ylabel="accuracy")
+        ax.set(
+            title="Reliability, and its expected error", xlabel="probability of the predicted class", ylabel="accuracy"
+        )
     else:
         levels, coverage, _ = zip(*evaluation.intervals, strict=True) if evaluation.intervals else ((), (), ())
         ax.plot(levels, coverage, marker="o", markersize=4, label="central intervals")

@@ -68,7 +68,9 @@ def predict(
         if isinstance(number, bool) or int(number) != number or number < 1:
             raise ValueError(f"{name} is {number!r}. Accepted: a positive integer.")
     if not isinstance(model, tf.Module) or not callable(model):
-        raise ValueError(f"Got {type(model).__name__}. Accepted: a Keras model or layer, or a tf.Module that is called.")
+        raise ValueError(
+            f"Got {type(model).__name__}. Accepted: a Keras model or layer, or a tf.Module that is called."
+        )
     x = tf.nest.map_structure(tf.convert_to_tensor, x)
     first = tf.nest.flatten(x)[0]
     if first.shape.rank == 0 or first.shape[0] == 0:
@@ -90,7 +92,10 @@ def predict(
         for start in range(0, samples, at_once):
             own = _padded(seeds[start : start + at_once], at_once)
             rows.append(run(own, part))
-        stacked = [tf.concat(tensors, 0)[:samples] if len(tensors) > 1 else tensors[0][:samples] for tensors in zip(*rows)]
+        stacked = [
+            tf.concat(tensors, 0)[:samples] if len(tensors) > 1 else tensors[0][:samples]
+            for tensors in zip(*rows, strict=True)
+        ]
         columns.append([tensor if count is None else tensor[:, :count] for tensor in stacked])
     tensors = [tf.concat(parts, 1) if len(parts) > 1 else parts[0] for parts in zip(*columns, strict=True)]
     outputs = put_together(structure(), tensors)
@@ -107,7 +112,7 @@ def _predictives(outputs: Any, likelihood: Any, seeds: tf.Tensor) -> Any:
 
 
 def _parts(x: Any, batch_size: int) -> Any:
-    """(a batch of x, how many of its rows count): the last one is filled up with its last example, as shapes are fixed."""
+    """(a batch of x, how many of its rows count): the last is filled up with its last example, for shapes are fixed."""
     size = tf.nest.flatten(x)[0].shape[0]
     if not batch_size or size <= batch_size:
         yield x, None
@@ -139,7 +144,11 @@ def _all_at_once(model: Any, seeds: tf.Tensor, x: Any) -> tuple[Any, list[tf.Ten
         weights = tf.nest.map_structure(lambda *values: tf.stack(values), *drawn)
     else:
         kinds = tf.nest.map_structure(lambda value: tf.TensorSpec(value.shape, value.dtype), first)
-        weights = tf.map_fn(lambda seed: sample_weights(model, seed, shared=True), seeds, fn_output_signature=kinds) if first else {}
+        weights = (
+            tf.map_fn(lambda seed: sample_weights(model, seed, shared=True), seeds, fn_output_signature=kinds)
+            if first
+            else {}
+        )
     with use_weights(weights or None):
         outputs = call_all_draws(model, tf.nest.map_structure(lambda value: value[None], x), count)
     structure, tensors = take_apart(outputs)
@@ -173,9 +182,11 @@ _compiled: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDicti
 
 
 def _runner(model: Any, strategy: Any) -> tuple[Callable[[tf.Tensor, Any], list[tf.Tensor]], Callable[[], Any]]:
-    """A function from seeds [c, 2] and inputs [B, ...] to output tensors [c, B, ...], and what gives their structure."""
+    """A function from seeds [c, 2] and inputs [B, ...] to output tensors [c, B, ...], and one to their structure."""
     eager = tf.executing_eagerly()
-    compiled = not (eager and getattr(model, "run_eagerly", False)) and not (eager and tf.config.functions_run_eagerly())
+    compiled = not (eager and getattr(model, "run_eagerly", False)) and not (
+        eager and tf.config.functions_run_eagerly()
+    )
     layers = tuple(id(module) for module in modules_in([model]))
     kept = _compiled.setdefault(model, {}) if eager and compiled else {}
     key = None if strategy is None else id(strategy)

@@ -184,7 +184,7 @@ class Predictive:
         return {name: tf.reduce_mean(tf.reshape(value, [tf.shape(value)[0], -1]), 1) for name, value in named.items()}
 
     def sample(self, count: int, seed: Any = None) -> tf.Tensor:
-        """`count` values of y from each of the S draws, [count * S, N, ...]; values without noise as they are, [S, ...]."""
+        """`count` values of y from each draw, [count * S, N, ...]; values without noise as they are, [S, N, ...]."""
         if self.distribution is None:
             return self.values
         drawn = self.distribution.sample(count, seed=seed)
@@ -207,8 +207,8 @@ class Predictive:
         if self.distribution is None:
             raise ValueError(
                 f"{method} needs a density, and the model's outputs are values without noise. Accepted: a model that "
-                "ends in an output layer (bayesian_layers.Normal(), Categorical(), ...), or predict(..., likelihood=...), "
-                "such as lambda mean: tfd.Normal(mean, 0.1)."
+                "ends in an output layer (bayesian_layers.Normal(), Categorical(), ...), or predict(..., likelihood=...) "
+                "with one of these or, say, lambda mean: tfd.Normal(mean, 0.1)."
             )
         return self.distribution
 

@@ -86,8 +86,8 @@ def use_weights(weights: WeightSample | None) -> Iterator[None]:
     A `tf.function` is traced once, so enter the sample inside it and pass it as an argument: with the sample entered
     outside, the trace would keep that one sample for ever, which is an error here. (Samples made of tf.Variables may
     stay outside: a trace reads their present value, also after the scope.) A function that was traced before, such as
-    that of `model.predict`, sees nothing of the scope: where no layer looked at the sample, leaving the scope warns. The
-    scope belongs to the thread: with `tf.distribute`, enter it inside the function that is given to `strategy.run`.
+    that of `model.predict`, sees nothing of the scope: where no layer looked at the sample, leaving the scope warns.
+    The scope belongs to the thread: with `tf.distribute`, enter it inside the function that is given to `strategy.run`.
 
     A sample of S draws puts an axis S in front of the batch. Keras models of a fixed input, or with layers that count
     axes from the front (pooling, Flatten), have no room for it: take `bayesian_layers.predict`.
@@ -188,8 +188,8 @@ def _keep_variables(entry: Mapping[str, tf.Tensor], graph: Any) -> None:
         name = getattr(graph, "name", "")
         if name in _KEPT_BY_KERAS and not known:
             warnings.warn(
-                f"Keras is tracing {name!r} inside use_weights and keeps the trace: it will read the sample's variables "
-                f"also after the scope. {_INSTEAD}",
+                f"Keras is tracing {name!r} inside use_weights and keeps the trace: it will read the variables of the "
+                f"sample also after the scope. {_INSTEAD}",
                 stacklevel=2,
             )
             return

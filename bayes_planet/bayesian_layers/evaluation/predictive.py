@@ -207,7 +207,7 @@ class Predictive:
         if self.distribution is None:
             raise ValueError(
                 f"{method} needs a density, and the model's outputs are values without noise. Accepted: a model that "
-                "ends in an output layer (bayesian_layers.Normal(), Categorical(), ...), or predict(..., likelihood=...) "
+                "ends in an output layer (bayesian_layers.Normal(), Categorical(), ...), or predict(likelihood=...) "
                 "with one of these or, say, lambda mean: tfd.Normal(mean, 0.1)."
             )
         return self.distribution

@@ -98,6 +98,8 @@ def _takes(layer: Any, last: bool) -> bool:
         return type(layer).__module__.startswith(_PACKAGE)  # a class of the user's own may do anything
     if not is_of_keras(layer):
         return False
+    if type(layer) is tf.keras.layers.Bidirectional and ignores_leading_axes(layer):
+        return bool(variational_layers(layer))
     return ignores_leading_axes(layer) or (_treats_examples_one_by_one(layer) and not variational_layers(layer))
 
 
@@ -148,7 +150,7 @@ def _call_layer(layer: Any, arguments: tuple, keywords: dict[str, Any], samples:
     if ignores_leading_axes(layer) or (isinstance(layer, _OF_PACKAGE) and not _is_plain(layer)):
         return layer(*arguments, **keywords)
     tensors = [value for value in tf.nest.flatten(arguments) if tf.is_tensor(value)]
-    count, batch = tensors[0].shape[0], tf.shape(tensors[0])[1]
+    count, batch = tensors[0].shape[0] or samples, tf.shape(tensors[0])[1]
 
     def fold(value: Any) -> Any:
         if not tf.is_tensor(value):

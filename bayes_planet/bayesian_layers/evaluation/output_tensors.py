@@ -98,8 +98,9 @@ def _put(structure: tuple, tensors: Iterator[tf.Tensor]) -> tfd.Distribution:
     cls, taken = structure
     arguments = {}
     for name, (kind, value) in taken.items():
-        arguments[name] = {
-            "tensor": lambda: next(tensors),
-            "distribution": lambda value=value: _put(value, tensors),
-        }.get(kind, lambda value=value: value)()
+        if kind == "tensor":
+            value = next(tensors)
+        elif kind == "distribution":
+            value = _put(value, tensors)
+        arguments[name] = value
     return cls(**arguments)

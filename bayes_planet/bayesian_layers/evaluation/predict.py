@@ -81,11 +81,11 @@ def predict(
 
     strategy = getattr(model, "distribute_strategy", None) or tf.distribute.get_strategy()
     replicas = strategy.num_replicas_in_sync if tf.distribute.in_cross_replica_context() else 1
-    run, structure = _runner(model, strategy if replicas > 1 else None)
     if any(isinstance(module, MemberFactors) for module in modules_in([model])) or first.shape[0] is None:
         batch_size = first.shape[0] or 0
     chunks = math.ceil(samples / min(samples, draws_at_once * replicas))
     at_once = replicas * math.ceil(samples / chunks / replicas)
+    run, structure = _runner(model, strategy if replicas > 1 else None, at_once)
     columns = []
     for part, count in _parts(x, batch_size):
         rows = []
@@ -181,7 +181,9 @@ def _one_by_one(model: Any, seeds: tf.Tensor, x: Any, compiled: bool) -> tuple[A
 _compiled: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
 
 
-def _runner(model: Any, strategy: Any) -> tuple[Callable[[tf.Tensor, Any], list[tf.Tensor]], Callable[[], Any]]:
+def _runner(
+    model: Any, strategy: Any, at_once: int
+) -> tuple[Callable[[tf.Tensor, Any], list[tf.Tensor]], Callable[[], Any]]:
     """A function from seeds [c, 2] and inputs [B, ...] to output tensors [c, B, ...], and one to their structure."""
     eager = tf.executing_eagerly()
     compiled = not (eager and getattr(model, "run_eagerly", False)) and not (
@@ -189,14 +191,16 @@ def _runner(model: Any, strategy: Any) -> tuple[Callable[[tf.Tensor, Any], list[
     )
     layers = tuple(id(module) for module in modules_in([model]))
     kept = _compiled.setdefault(model, {}) if eager and compiled else {}
-    key = None if strategy is None else id(strategy)
+    key = (None if strategy is None else id(strategy), at_once)
     if key in kept and kept[key][0] == layers:
         return kept[key][1:]
     reference = weakref.ref(model)  # what is kept must not keep the model
     structures: list[Any] = []
 
+    count = at_once if strategy is None else at_once // strategy.num_replicas_in_sync
+
     def compute(seeds: tf.Tensor, x: Any) -> list[tf.Tensor]:
-        own = reference()
+        own, seeds = reference(), tf.ensure_shape(seeds, [count, 2])
         if takes_all_draws(own):
             structure, tensors = _all_at_once(own, seeds, x)
         else:
@@ -205,11 +209,9 @@ def _runner(model: Any, strategy: Any) -> tuple[Callable[[tf.Tensor, Any], list[
         return tensors
 
     def shared_out(seeds: tf.Tensor, x: Any) -> list[tf.Tensor]:
-        own = seeds.shape[0] // strategy.num_replicas_in_sync
-
         def on_replica(all_seeds: tf.Tensor, batch: Any) -> list[tf.Tensor]:
-            start = tf.distribute.get_replica_context().replica_id_in_sync_group * own
-            return compute(tf.ensure_shape(tf.slice(all_seeds, [start, 0], [own, 2]), [own, 2]), batch)
+            start = tf.distribute.get_replica_context().replica_id_in_sync_group * count
+            return compute(tf.slice(all_seeds, [start, 0], [count, 2]), batch)
 
         made = strategy.run(on_replica, (seeds, x))
         return [tf.concat(strategy.experimental_local_results(value), 0) for value in made]

@@ -60,7 +60,7 @@ def ignores_leading_axes(layer: Any) -> bool:
         return not is_of_keras(layer.forward_layer)  # VariationalRNN knows the axis of samples
     if type(layer) is _keras.Dropout:
         return layer.noise_shape is None
-    return type(layer) in _RANK_FREE
+    return type(layer) in _RANK_FREE and not getattr(layer, "_reshape_required", False)  # merging unequal ranks
 
 
 def require_room(layer: Any, samples: Any, inputs: Any, parent: Any) -> None:

@@ -128,7 +128,7 @@ def test_states_under_draws_are_those_of_each_draw(cell):
     cell.build([None, 3])
     x = SEQUENCES[:, 0]
     weights = bl.sample_weights(cell, [0, 1], samples=4)
-    start = tf.nest.map_structure(tf.random.normal, [[4, 5]] * len(tf.nest.flatten(cell.state_size)))
+    start = [tf.random.normal([4, 5]) for _ in tf.nest.flatten(cell.state_size)]
     with bl.use_weights(weights):
         zeros = cell.get_initial_state(x[None])
         assert all(state.shape == [4, 4, 5] for state in tf.nest.flatten(zeros))

@@ -201,7 +201,10 @@ class Predictive:
             middle = (low + high) / 2
             below = self.cdf(middle) < level
             low, high = tf.where(below, middle, low), tf.where(below, high, middle)
-        return tf.round(high) if isinstance(self.distribution, (tfd.Poisson, tfd.Bernoulli)) else high
+        if not isinstance(self.distribution, (tfd.Poisson, tfd.Bernoulli)):
+            return high
+        whole = tf.math.ceil(high - 1e-3)  # the cdf between whole numbers is a step, or TFP's smooth line between them
+        return tf.where(self.cdf(whole) < level, whole + 1, whole)
 
     def _density(self, method: str) -> tfd.Distribution:
         if self.distribution is None:

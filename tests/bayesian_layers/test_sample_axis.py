@@ -231,6 +231,8 @@ def test_to_bayesian_names_what_stays_deterministic():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         bl.to_bayesian(model, classes={L.Dense: bl.DenseFlipout})
-        bl.to_bayesian(tf.keras.Sequential(model.layers[:2]))
+        usual = tf.keras.Sequential([L.Dense(3), L.BatchNormalization()])
+        usual(VECTORS)
+        bl.to_bayesian(usual)
     with pytest.raises(ValueError, match="'batch_normalization.*has no Bayesian form"):
         bl.to_bayesian(model, strict=True)

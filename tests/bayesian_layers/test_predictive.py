@@ -34,7 +34,7 @@ def test_moments_density_and_cdf_of_a_mixture_of_normals():
 def test_quantiles_are_the_roots_of_the_cdf():
     levels = [0.001, 0.05, 0.5, 0.975]
     found = NORMALS.quantile(levels).numpy()
-    assert found.shape == [4, 4, 2]
+    assert found.shape == (4, 4, 2)
     for n, level in enumerate(levels):
         for at in np.ndindex(4, 2):
             loc, scale = LOC[:, *at], SCALE[:, *at]

@@ -76,10 +76,8 @@ def _take(distribution: tfd.Distribution, batch: tf.Tensor, tensors: list[tf.Ten
             elif isinstance(distribution, tfd.MixtureSameFamily) and name == "components_distribution":
                 inner = tf.concat([batch, value.batch_shape_tensor()[-1:]], 0)
             taken[name] = ("distribution", _take(value, inner, tensors))
-        elif name in properties and value is not None:
+        elif value is not None and isinstance(dimensions := _event_dimensions(distribution, properties, name), int):
             value = tf.convert_to_tensor(value, getattr(value, "dtype", distribution.dtype))
-            dimensions = properties[name].event_ndims
-            dimensions = dimensions(distribution) if callable(dimensions) else dimensions
             event = tf.shape(value)[tf.rank(value) - dimensions :]
             tensors.append(tf.broadcast_to(value, tf.concat([batch, event], 0)))
             taken[name] = ("tensor", None)
@@ -92,6 +90,12 @@ def _take(distribution: tfd.Distribution, batch: tf.Tensor, tensors: list[tf.Ten
         else:
             taken[name] = ("value", value)
     return type(distribution), taken
+
+
+def _event_dimensions(distribution: tfd.Distribution, properties: Any, name: str) -> Any:
+    """How many axes of a parameter belong to one event; no number for what is no parameter of that kind."""
+    dimensions = properties[name].event_ndims if name in properties else None
+    return dimensions(distribution) if callable(dimensions) else dimensions
 
 
 def _put(structure: tuple, tensors: Iterator[tf.Tensor]) -> tfd.Distribution:

@@ -15,6 +15,7 @@ from bayes_planet.bayesian_layers.evaluation.all_draws import call_all_draws, ta
 from bayes_planet.bayesian_layers.evaluation.output_tensors import put_together, take_apart
 from bayes_planet.bayesian_layers.evaluation.predictive import Predictive
 from bayes_planet.bayesian_layers.samples.module_walk import modules_in
+from bayes_planet.bayesian_layers.samples.sample_axis import axis_cared_for
 from bayes_planet.bayesian_layers.samples.seeds import as_seed, fresh_seed, split
 from bayes_planet.bayesian_layers.samples.weight_samples import sample_weights, variational_layers
 from bayes_planet.bayesian_layers.samples.weight_scope import use_weights
@@ -149,7 +150,7 @@ def _all_at_once(model: Any, seeds: tf.Tensor, x: Any) -> tuple[Any, list[tf.Ten
             if first
             else {}
         )
-    with use_weights(weights or None):
+    with use_weights(weights or None), axis_cared_for():
         outputs = call_all_draws(model, tf.nest.map_structure(lambda value: value[None], x), count)
     structure, tensors = take_apart(outputs)
     full = [tf.broadcast_to(value, tf.concat([[count], tf.shape(value)[1:]], 0)) for value in tensors]

@@ -7,6 +7,8 @@ something of a wrong shape.
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -40,6 +42,20 @@ WHAT_TO_CALL = (
     "Accepted: bayesian_layers.predict(model, x, samples=S), which takes any Keras model; or one draw at a time, "
     "use_weights(sample_weights(model, seed)), without samples."
 )
+
+
+_cared_for = threading.local()
+
+
+@contextlib.contextmanager
+def axis_cared_for() -> Iterator[None]:
+    """Inside, the caller sees to the axis of samples itself, layer by layer, and nothing is refused."""
+    before = getattr(_cared_for, "now", False)
+    _cared_for.now = True
+    try:
+        yield
+    finally:
+        _cared_for.now = before
 
 
 def is_of_keras(layer: Any) -> bool:
@@ -76,6 +92,8 @@ def require_room(layer: Any, samples: Any, inputs: Any, parent: Any) -> None:
         ValueError: a Keras model is being built, the model has layers that count axes from the front, or Keras took
             the last axis of the input away to fit the model's input.
     """
+    if getattr(_cared_for, "now", False):
+        return
     if isinstance(inputs, KerasTensor):
         raise ValueError(
             f"Layer {layer.name!r} is being made part of a Keras model while a weight sample of {samples} draws is in "

@@ -36,6 +36,10 @@ from bayes_planet.bayesian_layers.ensembles.rank1 import (
     GRUCellRank1,
     LSTMCellRank1,
 )
+from bayes_planet.bayesian_layers.evaluation.evaluate import Evaluation, evaluate
+from bayes_planet.bayesian_layers.evaluation.held_out import ConformalIntervals, ConformalSets, Temperature
+from bayes_planet.bayesian_layers.evaluation.predict import predict
+from bayes_planet.bayesian_layers.evaluation.predictive import Predictive
 from bayes_planet.bayesian_layers.evaluation.uncertainty import (
     UncertaintySplit,
     information_gain,
@@ -106,6 +110,8 @@ __all__ = [
     "BayesianLinearModel",
     "Bernoulli",
     "Categorical",
+    "ConformalIntervals",
+    "ConformalSets",
     "Conv1DBatchEnsemble",
     "Conv1DFlipout",
     "Conv1DRank1",
@@ -129,6 +135,7 @@ __all__ = [
     "DenseVariationalDropout",
     "Discretize",
     "EmbeddingReparameterization",
+    "Evaluation",
     "ExponentiatedQuadratic",
     "FunctionValues",
     "GRUCellBatchEnsemble",
@@ -150,12 +157,14 @@ __all__ = [
     "Normal",
     "Poisson",
     "PoissonProcess",
+    "Predictive",
     "RandomFourierFeatures",
     "RandomVariable",
     "RealNVP",
     "Reverse",
     "ReversibleLayer",
     "SparseGaussianProcess",
+    "Temperature",
     "TrainableTriangularNormal",
     "TransformedRandomVariable",
     "UncertaintySplit",
@@ -169,6 +178,7 @@ __all__ = [
     "Zeros",
     "condition",
     "constraints",
+    "evaluate",
     "get_next_tracer",
     "information_gain",
     "initializers",
@@ -176,6 +186,7 @@ __all__ = [
     "make_log_joint_fn",
     "posterior_mean",
     "posterior_mean_field",
+    "predict",
     "prior_scale_mixture",
     "prior_trainable",
     "random_variables",

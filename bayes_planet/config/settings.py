@@ -178,7 +178,7 @@ class TrainConfig(Settings):
         require(self.episodes >= self.seed_episodes, "train.episodes", self.episodes, f"at least train.seed_episodes, {self.seed_episodes}")
         least = self.seed_episodes
         for stage in self.stages:
-            require(re.fullmatch(r"\d+:(+\w+(\.\w+)*=\S+)+", stage) is not None, "train.stages", stage, "'EPISODES: key=value key=value' each, such as '100: loss.policy_uncertainty_bonus=-1 replay.drop_fraction=0.5'")
+            require(re.fullmatch(r"\d+:( +\w+(\.\w+)*=\S+)+", stage) is not None, "train.stages", stage, "'EPISODES: key=value key=value' each, such as '100: loss.policy_uncertainty_bonus=-1 replay.drop_fraction=0.5'")
             episodes = int(stage.partition(":")[0])
             require(episodes > least, "train.stages", stage, f"more than {least} episodes here: train.seed_episodes, and in the order in which they begin")
             least = episodes

@@ -4,7 +4,8 @@ import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import stats
+
+from bayes_planet.bayesian_layers.evaluation.measures import crps
 
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
@@ -86,35 +87,6 @@ def pit(samples: np.ndarray, truth: np.ndarray, generator: np.random.Generator) 
     """
     below, ties = np.sum(samples < truth, 0), np.sum(samples == truth, 0)
     return (below + generator.uniform(size=truth.shape) * (ties + 1)) / (len(samples) + 1)
-
-
-def crps(samples: np.ndarray, truth: np.ndarray, noise_stddev: float | np.ndarray = 0.0) -> np.ndarray:
-    """Continuous ranked probability score of the equal mixture of N(sample, noise_stddev^2), in closed form: [...].
-
-        CRPS = E|Y - y| - E|Y - Y'| / 2,   E|m + s Z| = 2 s phi(m / s) + m (2 Phi(m / s) - 1)
-
-    Args: as `calibrate`. With noise_stddev 0 it is the CRPS of the empirical distribution of the samples.
-
-    Source: Gneiting and Raftery 2007, Eq. 21; Grimit et al. 2006, Eq. 5.
-    """
-    samples, truth = np.asarray(samples, np.float64), np.asarray(truth, np.float64)
-    stddev = np.asarray(noise_stddev, np.float64)
-    distance = _absolute_mean(samples - truth, stddev).mean(0)
-    if not np.any(stddev):
-        # Sum over pairs of |x_i - x_j| from the sorted samples: no N x N array.
-        count = len(samples)
-        ordered = np.sort(samples, 0)
-        factors = (2 * np.arange(1, count + 1) - count - 1).reshape(-1, *[1] * truth.ndim)
-        return distance - np.sum(factors * ordered, 0) / count**2
-    spread = np.mean([_absolute_mean(sample - samples, np.sqrt(2.0) * stddev).mean(0) for sample in samples], 0)
-    return distance - spread / 2
-
-
-def _absolute_mean(mean: np.ndarray, stddev: np.ndarray) -> np.ndarray:
-    """E|mean + stddev Z|."""
-    ratio = np.divide(mean, stddev, out=np.zeros_like(mean + stddev), where=stddev > 0)
-    folded = 2 * stddev * stats.norm.pdf(ratio) + mean * (2 * stats.norm.cdf(ratio) - 1)
-    return np.where(stddev > 0, folded, np.abs(mean))
 
 
 def fitted_noise(residuals: np.ndarray) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
+from bayes_planet.bayesian_layers.evaluation.measures import auroc
 from bayes_planet.collecting.rollout import Episode
 from bayes_planet.evaluation.predictive import Predictive, predict_distribution
 from bayes_planet.world_model import WorldModel
@@ -112,9 +113,3 @@ def _response(held_out: Predictive, prediction: Predictive, key: str) -> Respons
     ratio = float(own.mean() / base.mean()) if base.mean() > 0 else None
     aleatoric = float(prediction.variance(key, "aleatoric")[:, steps].mean())
     return Response(float(own.mean()), aleatoric, ratio, auroc(base, own))
-
-
-def auroc(low: np.ndarray, high: np.ndarray) -> float:
-    """Chance that a value of `high` [M] is above one of `low` [N], ties half: the area under the ROC curve."""
-    difference = np.asarray(high)[:, None] - np.asarray(low)[None]
-    return float(np.mean((difference > 0) + 0.5 * (difference == 0)))

@@ -252,11 +252,16 @@ CASES: dict[str, Case] = {
 
 # Public classes that are no layers to be called on a batch: values, bases, and what layers are given.
 NOT_LAYERS = {
+    "ConformalIntervals",
+    "ConformalSets",
+    "Evaluation",
     "ExponentiatedQuadratic",
     "FunctionValues",
     "LinearKernel",
+    "Predictive",
     "RandomVariable",
     "ReversibleLayer",
+    "Temperature",
     "TrainableTriangularNormal",
     "TransformedRandomVariable",
     "UncertaintySplit",

@@ -30,7 +30,7 @@ def test_page_names_every_public_thing():
 
 
 # Sections that are about all layers, not about a family of them.
-ABOUT_ALL = ("Weight samples", "Saving", "Posteriors", "Priors", "Other posteriors", "Programs")
+ABOUT_ALL = ("What makes", "Weight samples", "Saving", "Posteriors", "Priors", "Other posteriors", "Programs")
 
 
 def test_page_has_equation_reference_and_use_for_each_family():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -39,6 +40,14 @@ _CLASSES: dict[type, Any] = {
 }
 _RECURRENT: dict[Any, type] = {_keras.LSTM: _keras.LSTMCell, _keras.GRU: _keras.GRUCell}
 _OF_CELLS = (_keras.RNN, VariationalRNN, _keras.StackedRNNCells)
+# Scales and shifts, which stay as they are in any Bayesian network.
+_WITHOUT_KERNEL = (
+    _keras.BatchNormalization,
+    _keras.LayerNormalization,
+    _keras.GroupNormalization,
+    _keras.UnitNormalization,
+    _keras.PReLU,
+)
 # Arguments of a weight by its name.
 _FIELDS = {
     "kernel": ("kernel_initializer", "kernel_regularizer"),
@@ -74,7 +83,9 @@ def to_bayesian(
             weights of the Keras layer can be named, such as {Dense: DenseFlipout}.
         strict: whether a layer with trainable weights that has no Bayesian form (BatchNormalization, GRU with
             reset_after=True, one not in `classes`) or holds such layers where they are not looked for is an error;
-            otherwise it stays as it is. Layers that are Bayesian already stay in either case.
+            otherwise it stays as it is, and a warning names those whose kernels so stay deterministic (normalisation
+            layers aside; none where `classes` was given, which is a choice). Layers that are Bayesian already stay in
+            either case.
 
     Raises:
         ValueError: numbers that are not positive, no built model, a class with other weights; with `strict`, a layer
@@ -123,7 +134,11 @@ def to_bayesian(
             posterior.stddev.assign(posterior.stddev_constraint.inverse(stddev))
         return new
 
+    left: dict[int, Any] = {}
+
     def without_form(layer: Any) -> None:
+        if _stays_deterministic(layer) and not isinstance(layer, _WITHOUT_KERNEL):
+            left[id(layer)] = layer
         if strict and _stays_deterministic(layer):
             raise ValueError(
                 f"Layer {layer.name!r} of class {type(layer).__name__} has no Bayesian form. Accepted with "
@@ -142,7 +157,16 @@ def to_bayesian(
             without_form(layer)
         return new
 
-    return copy_model(model, exchange)
+    copy = copy_model(model, exchange)
+    if left and classes is None:
+        names = ", ".join(f"{layer.name!r} ({type(layer).__name__})" for layer in left.values())
+        warnings.warn(
+            f"to_bayesian left these layers deterministic, with the weights they have: {names}. They have no Bayesian "
+            "form, or hold such layers where they are not looked for. strict=True makes that an error; classes={...} "
+            "says which layers to convert.",
+            stacklevel=2,
+        )
+    return copy
 
 
 def to_deterministic(model: Any) -> Any:

@@ -208,7 +208,7 @@ def _is_graph(layer: Any) -> bool:
 
 
 def _of_package(layer: Any) -> bool:
-    return type(layer).__module__.startswith(__name__.rpartition(".")[0])
+    return type(layer).__module__.startswith(__name__.rsplit(".", 2)[0])
 
 
 def copied_whole(layer: Any) -> bool:

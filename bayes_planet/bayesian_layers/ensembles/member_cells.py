@@ -90,7 +90,7 @@ class LSTMMemberCell(_MemberCell, LSTMCellReparameterization):
 
     def call(self, inputs: tf.Tensor, states: Any, training: Any = None, seed: Any = None) -> tuple[tf.Tensor, Any]:
         inputs = tf.cast(inputs, self.compute_dtype)
-        state, carry = (tf.cast(value, self.compute_dtype) for value in states)
+        state, carry = self.behind_samples(inputs, [tf.cast(value, self.compute_dtype) for value in states])
         if seed is None and self.posteriors():
             seed = self.weight_seed
         rows, _ = self.rows(inputs, inputs.shape.rank - 2, seed)
@@ -128,6 +128,7 @@ class GRUMemberCell(_MemberCell, GRUCellReparameterization):
         nested = tf.nest.is_nested(states)
         state = tf.cast(states[0] if nested else states, self.compute_dtype)
         inputs = tf.cast(inputs, self.compute_dtype)
+        (state,) = self.behind_samples(inputs, [state])
         rows, _ = self.rows(inputs, inputs.shape.rank - 2, seed)
         input_masks, state_masks = self._masks(inputs, state, training, 3)
         projected = self._product(inputs, rows, "kernel", input_masks, range(3))

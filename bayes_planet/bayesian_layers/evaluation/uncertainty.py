@@ -102,9 +102,10 @@ def split_entropy(prediction: Any, seed: Any = None, draws: int = 64) -> Uncerta
         return UncertaintySplit(total, total - aleatoric, aleatoric)
     values = distribution.sample(draws, seed=fresh_seed() if seed is None else as_seed(seed))  # [n, S, ...]
     own = distribution.log_prob(values)
-    each = distribution.log_prob(values[:, :, None])  # [n, S, S', ...]
     members = tf.cast(tf.shape(own)[1], own.dtype)
-    mixture = tf.reduce_logsumexp(each, 2) - tf.math.log(members)
+    # One value of each at a time: [S, S', ...] fits where [draws, S, S', ...] does not.
+    each = tf.map_fn(lambda value: tf.reduce_logsumexp(distribution.log_prob(value[:, None]), 1), values)
+    mixture = each - tf.math.log(members)
     information = tf.reduce_mean(own - mixture, [0, 1])
     try:
         aleatoric = tf.reduce_mean(distribution.entropy(), 0)

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
+from tf_keras.src.engine.base_layer_utils import call_context
 
 from bayes_planet.bayesian_layers.distributions import initializers, regularizers
 from bayes_planet.bayesian_layers.layers.flipout import FlipoutLayer, flip
 from bayes_planet.bayesian_layers.layers.variational_layer import VariationalLayer
+from bayes_planet.bayesian_layers.samples.sample_axis import require_room
 from bayes_planet.bayesian_layers.samples.weight_samples import sample_weights
-from bayes_planet.bayesian_layers.samples.weight_scope import active_entry, layer_key, use_weights
+from bayes_planet.bayesian_layers.samples.weight_scope import active_entry, in_use, layer_key, use_weights
 
 _PROJECTIONS = {
     "query": "_query_dense",
@@ -127,6 +129,31 @@ class MultiHeadAttentionReparameterization(tf.keras.layers.MultiHeadAttention):
     def projections(self) -> dict[str, VariationalLayer]:
         """The four layers that project, by 'query', 'key', 'value' and 'output'; {} before the layer is built."""
         return {name: getattr(self, at) for name, at in _PROJECTIONS.items() if hasattr(self, at)}
+
+    def build(self, input_shape: Any) -> None:
+        """Creates the weights: for one shape [B, T, D] of query, value and key, or a list of two or three shapes."""
+        context = call_context()
+        called = context.in_call and context.layer is self  # Keras names the query's shape alone
+        if not called and not self._built_from_signature:
+            shapes = list(input_shape) if not isinstance(input_shape, tf.TensorShape) else [input_shape]
+            if shapes and (shapes[0] is None or isinstance(shapes[0], int)):
+                shapes = [tf.TensorShape(input_shape)]
+            shapes = [tf.TensorShape(shape) for shape in shapes]
+            if not 1 <= len(shapes) <= 3 or any(shape.rank is None or shape.rank < 3 for shape in shapes):
+                raise ValueError(
+                    f"Layer {self.name!r} was to be built for {input_shape}. Accepted: a shape [B, T, D] for query, "
+                    "value and key, or a list of two (query, value) or three (query, value, key) of them."
+                )
+            self._build_from_signature(shapes[0], shapes[min(1, len(shapes) - 1)], shapes[2] if shapes[2:] else None)
+        super().build(input_shape)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if in_use():
+            found = (layer.samples_in_use() for layer in self.projections().values())
+            samples = next((samples for samples in found if samples is not None), None)
+            if samples is not None:
+                require_room(self, samples, args[0] if args else kwargs.get("query"), call_context().layer)
+        return super().__call__(*args, **kwargs)
 
     def _build_from_signature(self, query: Any, value: Any, key: Any = None) -> None:
         super()._build_from_signature(query, value, key)

@@ -39,7 +39,7 @@ class LSTMCellReparameterization(GatedProduct, VariationalLayer, tf.keras.layers
 
     Call arguments:
         inputs: [B, I]; with a sample of S draws in force [S, B, I] or [1, B, I].
-        states: [h, c], each [B, units] ([S, B, units] or [1, B, units]).
+        states: [h, c], each [B, units]; with S draws [S, B, units], or [B, units] or [1, B, units] for all.
         training: for dropout.
         seed: stateless seed, int32 [2], for this step, in place of `weight_seed`. Not used inside `use_weights`.
 
@@ -118,7 +118,7 @@ class LSTMCellReparameterization(GatedProduct, VariationalLayer, tf.keras.layers
             self.weight_seed.assign(fresh_seed())
 
     def get_initial_state(self, inputs: Any = None, batch_size: Any = None, dtype: Any = None) -> list[tf.Tensor]:
-        """The zero state of Keras; also draws new weights, unless a weight sample is in force."""
+        """The zero state of Keras, [B, units] ([S, B, units]); also draws new weights where no sample is in force."""
         if self.built and not in_use():
             self.call_weights()
         return super().get_initial_state(inputs=inputs, batch_size=batch_size, dtype=dtype)
@@ -133,7 +133,7 @@ class LSTMCellReparameterization(GatedProduct, VariationalLayer, tf.keras.layers
         if not self.posteriors():
             return super().call(inputs, states, training=training)
         inputs = tf.cast(inputs, self.compute_dtype)
-        state, carry = (tf.cast(value, self.compute_dtype) for value in states)
+        state, carry = self.behind_samples(inputs, [tf.cast(value, self.compute_dtype) for value in states])
         weights: Mapping[str, tf.Tensor] = self.current_weights(self.weight_seed if seed is None else seed)
         input_masks = self.get_dropout_mask_for_cell(inputs, training, count=4)
         state_masks = self.get_recurrent_dropout_mask_for_cell(state, training, count=4)

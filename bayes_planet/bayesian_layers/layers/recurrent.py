@@ -15,9 +15,10 @@ from bayes_planet.bayesian_layers.layers.flipout import FlipoutLayer, flipped_pr
 from bayes_planet.bayesian_layers.layers.projection import add_bias, project
 from bayes_planet.bayesian_layers.layers.variational_layer import VariationalLayer, WeightAttribute
 from bayes_planet.bayesian_layers.samples.module_walk import modules_in
+from bayes_planet.bayesian_layers.samples.sample_axis import require_room
 from bayes_planet.bayesian_layers.samples.seeds import fresh_seed
 from bayes_planet.bayesian_layers.samples.weight_samples import sample_weights, variational_layers
-from bayes_planet.bayesian_layers.samples.weight_scope import active_entry, in_use, use_weights
+from bayes_planet.bayesian_layers.samples.weight_scope import in_use, use_weights
 
 
 class GatedProduct:
@@ -30,6 +31,34 @@ class GatedProduct:
     ) -> tf.Tensor:
         """`inputs` times the columns of gates `start` to `stop` of the kernel `name`."""
         return project(inputs, self._columns(self.weight_value(name, weights), start, stop))  # type: ignore[attr-defined]
+
+    def get_initial_state(self, inputs: Any = None, batch_size: Any = None, dtype: Any = None) -> Any:
+        """The zero state of Keras, [B, units]; with S draws in force [S, B, units], from inputs [S or 1, B, I]."""
+        samples = self.samples_in_use()  # type: ignore[attr-defined]
+        if samples is None:
+            return super().get_initial_state(inputs=inputs, batch_size=batch_size, dtype=dtype)  # type: ignore[misc]
+        if inputs is not None:
+            inputs = tf.convert_to_tensor(inputs)
+            batch_size, dtype = tf.shape(inputs)[inputs.shape.rank - 2], inputs.dtype
+        states = super().get_initial_state(batch_size=batch_size, dtype=dtype)  # type: ignore[misc]
+        return tf.nest.map_structure(lambda state: on_samples(state, samples), states)
+
+    def behind_samples(self, inputs: tf.Tensor, states: list[tf.Tensor]) -> list[tf.Tensor]:
+        """The states of a step as its draws need them: with S draws in force, states [B, units] are those of each.
+
+        Raises:
+            ValueError: several draws, and inputs that have no axis for them.
+        """
+        samples = self.samples_in_use()  # type: ignore[attr-defined]
+        if samples is None:
+            return states
+        if inputs.shape.rank != 3:
+            raise ValueError(
+                f"The weight sample in use holds {samples} draws, and cell {self.name!r} was given inputs of shape "  # type: ignore[attr-defined]
+                f"{inputs.shape.as_list()}. Accepted: [{samples} or 1, B, I] for a step; for sequences VariationalRNN "
+                f"with [{samples} or 1, B, T, I], or bayesian_layers.predict."
+            )
+        return [state[None] if state.shape.rank == 2 else state for state in states]
 
     def _columns(self, kernel: tf.Tensor, start: int, stop: int) -> tf.Tensor:
         return kernel[..., start * self.units : stop * self.units]
@@ -71,7 +100,7 @@ class GRUCellReparameterization(GatedProduct, VariationalLayer, tf.keras.layers.
 
     Call arguments:
         inputs: [B, I]; with a sample of S draws in force [S, B, I] or [1, B, I].
-        states: [B, units], or a list of one; with S draws [S, B, units] or [1, B, units].
+        states: [B, units], or a list of one; with S draws [S, B, units], or [B, units] or [1, B, units] for all.
         training: for dropout.
         seed: stateless seed, int32 [2], for this step's draw. Not used inside `use_weights`.
 
@@ -130,6 +159,7 @@ class GRUCellReparameterization(GatedProduct, VariationalLayer, tf.keras.layers.
         nested = tf.nest.is_nested(states)
         state = tf.cast(states[0] if nested else states, self.compute_dtype)
         inputs = tf.cast(inputs, self.compute_dtype)
+        (state,) = self.behind_samples(inputs, [state])
         weights = self.current_weights(seed)
         # One mask a gate; None without dropout, which is the fast path of one product for all gates.
         input_masks = self.get_dropout_mask_for_cell(inputs, training, count=3)
@@ -186,7 +216,8 @@ class VariationalRNN(tf.keras.layers.RNN):
     Call arguments: those of `tf.keras.layers.RNN`, inputs [B, T, I], and
         seed: stateless seed, int32 [2], for this call's draw; None draws one from TensorFlow's global generator. Not
             used inside `use_weights`.
-        With a sample of S draws in force, inputs are [S, B, T, I] or [1, B, T, I], and states [S, B, units]; with
+        With a sample of S draws in force, inputs are [S, B, T, I] or [1, B, T, I], and states [S, B, units], or
+        [B, units] for all draws; with
         time_major, time comes before the batch as in Keras: [S, T, B, I]. So it is in `tf.keras.layers.Bidirectional`
         too. Cells without random weights, beside others in a stack, see S * B examples.
 
@@ -202,6 +233,9 @@ class VariationalRNN(tf.keras.layers.RNN):
     input_spec: Any
 
     def build(self, input_shape: Any) -> None:
+        shape = input_shape if isinstance(input_shape, (tuple, tf.TensorShape)) else None
+        if shape is not None and len(shape) == 4 and self._samples_in_use() is not None:
+            input_shape = tf.TensorShape(shape)[1:]  # first called with S draws: the layer is that of one sequence
         super().build(input_shape)
         if not self.stateful and len(self.input_spec) == 1:
             # One more leading axis than Keras allows: the weight samples.
@@ -227,10 +261,13 @@ class VariationalRNN(tf.keras.layers.RNN):
             return super().call(inputs, **arguments)
 
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        outputs = super().__call__(inputs, *args, **kwargs)
         parent = call_context().layer
+        samples = self._samples_in_use()
+        if samples is not None:
+            require_room(self, samples, inputs, parent)
+        outputs = super().__call__(inputs, *args, **kwargs)
         reversed_there = isinstance(parent, tf.keras.layers.Bidirectional) and parent.backward_layer is self
-        if not (reversed_there and self.return_sequences and in_use()) or self._samples_in_use() is None:
+        if not (reversed_there and self.return_sequences) or samples is None:
             return outputs
         # Bidirectional reverses the axis in front of time, as it knows of no samples: so both are reversed before.
         axes = [0, 1] if self.time_major else [1, 2]
@@ -239,14 +276,11 @@ class VariationalRNN(tf.keras.layers.RNN):
         return tf.reverse(outputs, axes)
 
     def _samples_in_use(self) -> Any:
-        """S, if the sample in force holds S draws of the cell's weights; None for one draw."""
-        for layer in variational_layers(self.cell):
-            entry = active_entry(layer)  # type: ignore[arg-type]
-            for weight, posterior in layer.posteriors().items():
-                if entry is not None and entry[weight].shape.rank > len(posterior.weight_shape):
-                    known = entry[weight].shape[0]
-                    return tf.shape(entry[weight])[0] if known is None else known
-        return None
+        """S, if the sample in force holds S draws of the cell's weights; None for one draw, or no sample."""
+        if not in_use():
+            return None
+        found = (layer.samples_in_use() for layer in variational_layers(self.cell))
+        return next((samples for samples in found if samples is not None), None)
 
     def _call_samples(self, inputs: tf.Tensor, samples: Any, arguments: dict[str, Any]) -> Any:
         """All draws at once: the cell's steps have the sample axis."""
@@ -273,6 +307,7 @@ class VariationalRNN(tf.keras.layers.RNN):
         if states is None:
             states = self._initial_states(samples, tf.shape(inputs)[2])
         states = list(states) if isinstance(states, (list, tuple)) else [states]
+        states = tf.nest.map_structure(lambda state: on_samples(state, samples), states)
 
         def step(step_inputs: tf.Tensor, step_states: Any) -> tuple[tf.Tensor, Any]:
             nested = [step_states]
@@ -303,8 +338,8 @@ class VariationalRNN(tf.keras.layers.RNN):
             return tf.nest.map_structure(
                 lambda size: tf.zeros([samples, batch, size], self.compute_dtype), self.cell.state_size
             )
-        states = self.cell.get_initial_state(inputs=None, batch_size=samples * batch, dtype=self.compute_dtype)
-        return tf.nest.map_structure(lambda state: tf.reshape(state, [samples, batch, *state.shape[1:]]), states)
+        states = self.cell.get_initial_state(inputs=None, batch_size=batch, dtype=self.compute_dtype)
+        return tf.nest.map_structure(lambda state: on_samples(state, samples), states)
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
@@ -322,6 +357,15 @@ class VariationalRNN(tf.keras.layers.RNN):
         if isinstance(shape, list) and all(size is None or isinstance(size, int) for size in shape):
             config = {**config, "input_shape": tuple(shape)}
         super().build_from_config(config)
+
+
+def on_samples(state: tf.Tensor, samples: Any) -> tf.Tensor:
+    """A state [B, units], or one with an axis of samples already, as [S, B, units]."""
+    state = tf.convert_to_tensor(state)
+    trailing = state.shape[1:] if state.shape.rank == 3 else state.shape
+    shape = tf.shape(state)[-2:]
+    state = tf.broadcast_to(state, tf.concat([[samples], shape], 0))
+    return tf.ensure_shape(state, [None if tf.is_tensor(samples) else samples, *trailing])
 
 
 def _has_members(cell: Any) -> bool:

@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import tensorflow as tf
+from tf_keras.src.engine.base_layer_utils import call_context
 
 from bayes_planet.bayesian_layers.distributions import regularizers
 from bayes_planet.bayesian_layers.distributions.initializers import TrainableDistribution
 from bayes_planet.bayesian_layers.random_variables import tracing
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
+from bayes_planet.bayesian_layers.samples.sample_axis import require_room
 from bayes_planet.bayesian_layers.samples.seeds import as_seed, fold, fresh_seed
-from bayes_planet.bayesian_layers.samples.weight_scope import active_entry, layer_key
+from bayes_planet.bayesian_layers.samples.weight_scope import active_entry, in_use, layer_key, samples_in
 
 
 class WeightAttribute:
@@ -72,6 +74,21 @@ class VariationalLayer:
     built: bool
     compute_dtype: str
     use_bias: bool
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if in_use():
+            samples = self.samples_in_use()
+            if samples is not None:
+                inputs = args[0] if args else kwargs.get("inputs")
+                require_room(self, samples, inputs, call_context().layer)
+        return super().__call__(*args, **kwargs)  # type: ignore[misc]
+
+    def samples_in_use(self) -> Any:
+        """S, if the weight sample in force holds S draws of this layer's weights; None for one draw, or no sample."""
+        if not self.built or not self.posteriors():
+            return None
+        entry = active_entry(self)  # type: ignore[arg-type]
+        return None if entry is None else samples_in(self, entry)
 
     def posterior(self, weight: str) -> TrainableDistribution | None:
         """The distribution of a weight by name; None if that weight is deterministic."""

@@ -42,6 +42,10 @@ TENSORFLOW = {"tensorflow", "tensorflow_probability", "tf_keras", "tf_agents", "
 NO_TENSORFLOW = ("", "config", "configs", "presets", "stages", "envs", "replay", "cli", "training.metrics", "envs.worker",
                  "envs.control_suite")  # fmt: skip
 LINES = 400
+CIRCLES = {  # to be mended; nothing is added here
+    ("bayes_planet.agents.callbacks", "bayes_planet.agents.learning", "bayes_planet.agents.model"),
+    ("bayes_planet.world_model.policy_loss", "bayes_planet.world_model.world_model"),
+}
 
 
 def sources(folder: Path) -> list[Path]:
@@ -101,6 +105,40 @@ def test_the_allowed_imports_have_no_cycle():
         free = {name for name, others in left.items() if not others & set(left)}
         assert free, f"a cycle among {sorted(left)}"
         left = {name: others for name, others in left.items() if name not in free}
+
+
+def test_no_two_modules_import_each_other_in_a_circle():
+    """Module by module. Imports inside functions and for type checkers count; a parent package's __init__ does not."""
+    modules = {module_name(path): path for path in MODULES}
+    left = {}
+    for name, path in modules.items():
+        found = {target if target in modules else target.rpartition(".")[0] for target in imports(path)}
+        left[name] = (found & set(modules)) - {name}
+    circles = set()
+    while left:  # what imports nothing that is left, or is imported by nothing that is left, is in no circle
+        ends = {name for name, others in left.items() if not others & set(left)}
+        ends |= set(left) - set().union(*left.values())
+        if not ends:
+            start = min(left)
+            ends = {name for name in reached(left, start) if start in reached(left, name)}
+            circles |= {tuple(sorted(ends))} if len(ends) > 1 else set()
+            ends = ends or {start}
+        left = {name: others - ends for name, others in left.items() if name not in ends}
+    assert circles == CIRCLES
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def reached(graph: dict[str, set[str]], start: str) -> set[str]:
+    """What `start` imports, directly or not."""
+    found, waiting = set(), [start]
+    while waiting:
+        new = graph.get(waiting.pop(), set()) - found
+        found |= new
+        waiting += new
+    return found
 
 
 def test_parts_use_only_the_libraries_they_may():

@@ -16,7 +16,8 @@ loss = nll + sum(layer.losses) / data_set_size  # KL(q || p), counted once
 from bayes_planet.bayesian_layers import random_variables
 from bayes_planet.bayesian_layers.conversion.convert import to_bayesian, to_deterministic
 from bayes_planet.bayesian_layers.distributions import constraints, initializers, regularizers
-from bayes_planet.bayesian_layers.distributions.function_values import FunctionValues, TrainableTriangularNormal
+from bayes_planet.bayesian_layers.distributions.function_values import FunctionValues
+from bayes_planet.bayesian_layers.distributions.triangular_normal import TrainableTriangularNormal
 from bayes_planet.bayesian_layers.distributions.weight_models import (
     posterior_mean_field,
     prior_scale_mixture,

@@ -12,7 +12,9 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from bayes_planet.bayesian_layers.distributions import constraints, regularizers
+from bayes_planet.bayesian_layers.distributions import constraints
+from bayes_planet.bayesian_layers.distributions.aliases import REGULARIZERS
+from bayes_planet.bayesian_layers.distributions.kl_divergence import KLDivergence, normal_divergence
 from bayes_planet.bayesian_layers.distributions.quadrature import divergence_by_quadrature, scale_mixture_divergence
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
 
@@ -20,7 +22,8 @@ tfd = tfp.distributions
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
-class CauchyKLDivergence(regularizers.KLDivergence):
+@REGULARIZERS.register
+class CauchyKLDivergence(KLDivergence):
     """KL(q || Cauchy(loc, scale)): exact for Cauchy q, by quadrature for the other posteriors.
 
     Raises:
@@ -52,6 +55,7 @@ class CauchyKLDivergence(regularizers.KLDivergence):
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
+@REGULARIZERS.register
 class HalfCauchyKLDivergence(CauchyKLDivergence):
     """KL(q || half-Cauchy(loc, scale)) for a posterior on w >= loc, by quadrature.
 
@@ -66,6 +70,7 @@ class HalfCauchyKLDivergence(CauchyKLDivergence):
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
+@REGULARIZERS.register
 class LogNormalKLDivergence(CauchyKLDivergence):
     """KL(q || log-normal(loc, scale)): exact for log-normal q, where it is the KL of the normals of log w."""
 
@@ -78,11 +83,12 @@ class LogNormalKLDivergence(CauchyKLDivergence):
             loc, scale = tf.constant(self.loc, weight.dtype), tf.constant(self.scale, weight.dtype)
             return divergence_by_quadrature(weight, tfd.LogNormal(loc, scale).log_prob)
         log_weight = RandomVariable(tfd.Normal(q.loc, q.scale))
-        return regularizers.normal_divergence(log_weight, self.loc, self.scale)
+        return normal_divergence(log_weight, self.loc, self.scale)
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
-class LogUniformKLDivergence(regularizers.KLDivergence):
+@REGULARIZERS.register
+class LogUniformKLDivergence(KLDivergence):
     """KL(q || log-uniform), q = N(m, alpha m^2), up to the constant that makes it 0 for alpha = infinity.
 
     The approximation of Molchanov et al. 2017, "Variational Dropout Sparsifies Deep Neural Networks", equation 14.
@@ -104,7 +110,8 @@ class LogUniformKLDivergence(regularizers.KLDivergence):
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
-class UniformKLDivergence(regularizers.KLDivergence):
+@REGULARIZERS.register
+class UniformKLDivergence(KLDivergence):
     """KL(q || uniform) up to the constant of the support's volume: the negative entropy of q."""
 
     def divergence(self, weight: RandomVariable) -> tf.Tensor:
@@ -115,7 +122,8 @@ class UniformKLDivergence(regularizers.KLDivergence):
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
-class NormalKLDivergenceWithTiedMean(regularizers.KLDivergence):
+@REGULARIZERS.register
+class NormalKLDivergenceWithTiedMean(KLDivergence):
     """KL(q || N(m, stddev^2)), m the posterior's own mean: only the width is charged."""
 
     def __init__(self, stddev: float = 1.0, scale_factor: float = 1.0) -> None:
@@ -125,14 +133,15 @@ class NormalKLDivergenceWithTiedMean(regularizers.KLDivergence):
         self.stddev = stddev
 
     def divergence(self, weight: RandomVariable) -> tf.Tensor:
-        return regularizers.normal_divergence(weight, weight.distribution.mean(), self.stddev)
+        return normal_divergence(weight, weight.distribution.mean(), self.stddev)
 
     def get_config(self) -> dict[str, Any]:
         return {"stddev": self.stddev, "scale_factor": self.scale_factor}
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
-class NormalEmpiricalBayesKLDivergence(regularizers.KLDivergence):
+@REGULARIZERS.register
+class NormalEmpiricalBayesKLDivergence(KLDivergence):
     """KL(q || N(mean, v)) - log InverseGamma(v), at the v that minimises it: one prior variance for the weight.
 
     `v = (E|w - mean|^2 + 2 scale) / (n + 2 concentration + 2)`. Source: Wu et al. 2018, "Deterministic Variational
@@ -163,7 +172,7 @@ class NormalEmpiricalBayesKLDivergence(regularizers.KLDivergence):
         hyperprior = tfd.InverseGamma(
             tf.constant(self.variance_concentration, weight.dtype), tf.constant(self.variance_scale, weight.dtype)
         )
-        return regularizers.normal_divergence(weight, self.mean, tf.sqrt(variance)) - hyperprior.log_prob(variance)
+        return normal_divergence(weight, self.mean, tf.sqrt(variance)) - hyperprior.log_prob(variance)
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -175,7 +184,8 @@ class NormalEmpiricalBayesKLDivergence(regularizers.KLDivergence):
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
-class ScaleMixtureKLDivergence(regularizers.KLDivergence):
+@REGULARIZERS.register
+class ScaleMixtureKLDivergence(KLDivergence):
     """KL(q || pi N(0, stddev1^2) + (1 - pi) N(0, stddev2^2)), elementwise, by quadrature.
 
     Args:
@@ -211,7 +221,7 @@ class ScaleMixtureKLDivergence(regularizers.KLDivergence):
         return {name: getattr(self, name) for name in names}
 
 
-class TrainablePrior(regularizers.KLDivergence, tf.keras.layers.Layer):
+class TrainablePrior(KLDivergence, tf.keras.layers.Layer):
     """Base of priors with trainable parameters, which become weights of the layer that uses them.
 
     Give one instance to several layers to learn one prior for all of them.
@@ -232,10 +242,11 @@ class TrainablePrior(regularizers.KLDivergence, tf.keras.layers.Layer):
     def __call__(self, weight: RandomVariable) -> tf.Tensor:
         if hasattr(weight, "distribution"):
             self.build_once(weight.shape.as_list())
-        return regularizers.KLDivergence.__call__(self, weight)
+        return KLDivergence.__call__(self, weight)
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
+@REGULARIZERS.register
 class TrainableNormalKLDivergenceStdDev(TrainablePrior):
     """KL(q || N(mean, s^2)) with a trainable s for each element of the weight (type-II maximum likelihood).
 
@@ -259,7 +270,7 @@ class TrainableNormalKLDivergenceStdDev(TrainablePrior):
         if stddev_initializer is None:
             stddev_initializer = tf.keras.initializers.TruncatedNormal(mean=0.5413248, stddev=0.1, seed=seed)
         self.stddev_initializer = tf.keras.initializers.get(stddev_initializer)
-        self.stddev_regularizer = regularizers.get(stddev_regularizer)
+        self.stddev_regularizer = REGULARIZERS.get(stddev_regularizer)
         self.stddev_constraint = constraints.get(stddev_constraint)
 
     def build(self, shape: Sequence[int]) -> None:
@@ -274,13 +285,13 @@ class TrainableNormalKLDivergenceStdDev(TrainablePrior):
     def divergence(self, weight: RandomVariable) -> tf.Tensor:
         raw = tf.cast(self.stddev, weight.dtype)
         stddev = raw if self.stddev_constraint is None else self.stddev_constraint(raw)
-        return regularizers.normal_divergence(weight, self.mean, stddev)
+        return normal_divergence(weight, self.mean, stddev)
 
     def get_config(self) -> dict[str, Any]:
         return {
             "mean": self.mean,
             "stddev_initializer": tf.keras.initializers.serialize(self.stddev_initializer),
-            "stddev_regularizer": regularizers.serialize(self.stddev_regularizer),
+            "stddev_regularizer": REGULARIZERS.serialize(self.stddev_regularizer),
             "stddev_constraint": constraints.serialize(self.stddev_constraint),
             "scale_factor": self.scale_factor,
             "seed": self.seed,
@@ -288,6 +299,7 @@ class TrainableNormalKLDivergenceStdDev(TrainablePrior):
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
+@REGULARIZERS.register
 class TrainableScaleMixtureKLDivergence(TrainablePrior):
     """`ScaleMixtureKLDivergence` whose pi, stddev1 and stddev2 are trained; the arguments are where they start."""
 

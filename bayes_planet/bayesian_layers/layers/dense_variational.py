@@ -9,7 +9,8 @@ import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
 from bayes_planet.bayesian_layers.distributions import quadrature, regularizers
-from bayes_planet.bayesian_layers.distributions.initializers import TrainableDistribution
+from bayes_planet.bayesian_layers.distributions.kl_divergence import plain
+from bayes_planet.bayesian_layers.distributions.trainable import TrainableDistribution
 from bayes_planet.bayesian_layers.distributions.weight_models import ScaleMixtureWeights
 from bayes_planet.bayesian_layers.layers.projection import add_bias, project
 from bayes_planet.bayesian_layers.layers.variational_layer import VariationalLayer, WeightAttribute
@@ -136,7 +137,7 @@ class DenseVariational(VariationalLayer, tf.keras.layers.Layer):
             "units": self.units,
             "make_posterior_fn": _serialize(self.make_posterior_fn),
             "make_prior_fn": _serialize(self.make_prior_fn),
-            "kl_weight": regularizers._plain(self.kl_weight),
+            "kl_weight": plain(self.kl_weight),
             "kl_use_exact": self.kl_use_exact,
             "activation": tf.keras.activations.serialize(self.activation),
             "use_bias": self.use_bias,

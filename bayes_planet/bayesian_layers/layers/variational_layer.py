@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from bayes_planet.bayesian_layers.distributions import regularizers
-from bayes_planet.bayesian_layers.distributions.initializers import TrainableDistribution
+from bayes_planet.bayesian_layers.distributions.trainable import TrainableDistribution
 from bayes_planet.bayesian_layers.random_variables import tracing
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
 from bayes_planet.bayesian_layers.samples.seeds import as_seed, fold, fresh_seed

@@ -9,8 +9,9 @@ import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
 from bayes_planet.bayesian_layers.distributions import constraints, initializers, regularizers
-from bayes_planet.bayesian_layers.distributions.function_values import FunctionKLDivergence, FunctionValues
-from bayes_planet.bayesian_layers.distributions.initializers import TrainableDistribution
+from bayes_planet.bayesian_layers.distributions.function_values import FunctionValues
+from bayes_planet.bayesian_layers.distributions.trainable import TrainableDistribution
+from bayes_planet.bayesian_layers.distributions.triangular_normal import FunctionKLDivergence
 from bayes_planet.bayesian_layers.layers.variational_layer import VariationalLayer, WeightAttribute
 from bayes_planet.bayesian_layers.processes.gaussian_process import safe_cholesky, with_functions
 from bayes_planet.bayesian_layers.processes.kernels import ExponentiatedQuadratic, Zeros

@@ -17,6 +17,8 @@ from bayes_planet.bayesian_layers import random_variables
 from bayes_planet.bayesian_layers.conversion.convert import to_bayesian, to_deterministic
 from bayes_planet.bayesian_layers.distributions import constraints, initializers, regularizers
 from bayes_planet.bayesian_layers.distributions.function_values import FunctionValues
+from bayes_planet.bayesian_layers.distributions.kl_scale import KLScale
+from bayes_planet.bayesian_layers.distributions.starts import start
 from bayes_planet.bayesian_layers.distributions.triangular_normal import TrainableTriangularNormal
 from bayes_planet.bayesian_layers.distributions.weight_models import (
     posterior_mean_field,
@@ -97,6 +99,13 @@ from bayes_planet.bayesian_layers.random_variables.tracing import (
     trace,
     traceable,
 )
+from bayes_planet.bayesian_layers.samples.elbo import (
+    ELBOParts,
+    KLWarmUp,
+    NegativeLogLikelihood,
+    data_set_size,
+    scale_kl,
+)
 from bayes_planet.bayesian_layers.samples.weight_kl import weight_kl
 from bayes_planet.bayesian_layers.samples.weight_samples import posterior_mean, sample_weights, variational_layers
 from bayes_planet.bayesian_layers.samples.weight_scope import layer_key, use_weights
@@ -129,6 +138,7 @@ __all__ = [
     "DenseVariational",
     "DenseVariationalDropout",
     "Discretize",
+    "ELBOParts",
     "EmbeddingReparameterization",
     "ExponentiatedQuadratic",
     "FunctionValues",
@@ -137,6 +147,8 @@ __all__ = [
     "GRUCellRank1",
     "GRUCellReparameterization",
     "GaussianProcess",
+    "KLScale",
+    "KLWarmUp",
     "LSTMCellBatchEnsemble",
     "LSTMCellFlipout",
     "LSTMCellRank1",
@@ -148,6 +160,7 @@ __all__ = [
     "NCPCategoricalPerturb",
     "NCPNormalOutput",
     "NCPNormalPerturb",
+    "NegativeLogLikelihood",
     "Normal",
     "Poisson",
     "PoissonProcess",
@@ -170,6 +183,7 @@ __all__ = [
     "Zeros",
     "condition",
     "constraints",
+    "data_set_size",
     "get_next_tracer",
     "information_gain",
     "initializers",
@@ -182,8 +196,10 @@ __all__ = [
     "random_variables",
     "regularizers",
     "sample_weights",
+    "scale_kl",
     "split_entropy",
     "split_variance",
+    "start",
     "tape",
     "to_bayesian",
     "to_deterministic",

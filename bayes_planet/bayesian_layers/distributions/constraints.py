@@ -21,7 +21,7 @@ class _PositiveConstraint(tf.keras.constraints.Constraint):
     def __init__(self, epsilon: float = 1e-7) -> None:
         if not epsilon >= 0:
             raise ValueError(f"epsilon is {epsilon!r}. Accepted: 0 or more.")
-        self.epsilon = epsilon
+        self.epsilon = float(epsilon)
 
     def _check(self, value: Any) -> tf.Tensor:
         value = tf.convert_to_tensor(value)

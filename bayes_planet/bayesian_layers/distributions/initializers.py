@@ -6,6 +6,7 @@
 from bayes_planet.bayesian_layers.distributions.aliases import INITIALIZERS
 from bayes_planet.bayesian_layers.distributions.plain_initializers import (
     ConstantStddev,
+    FanInStddev,
     GateBias,
     OrthogonalRandomFeatures,
     RandomSign,
@@ -28,6 +29,7 @@ from bayes_planet.bayesian_layers.distributions.triangular_normal import Trainab
 
 __all__ = [
     "ConstantStddev",
+    "FanInStddev",
     "GateBias",
     "OrthogonalRandomFeatures",
     "RandomSign",
@@ -52,7 +54,7 @@ __all__ = [
 
 get, serialize = INITIALIZERS.get, INITIALIZERS.serialize
 
-constant_stddev, gate_bias = ConstantStddev, GateBias
+constant_stddev, fan_in_stddev, gate_bias = ConstantStddev, FanInStddev, GateBias
 orthogonal_random_features, random_sign = OrthogonalRandomFeatures, RandomSign
 scaled_normal_std_dev, trainable_cauchy = ScaledNormalStdDev, TrainableCauchy
 trainable_deterministic, trainable_glorot_normal = TrainableDeterministic, TrainableGlorotNormal

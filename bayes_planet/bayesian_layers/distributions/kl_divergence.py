@@ -12,6 +12,8 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from bayes_planet.bayesian_layers.distributions.aliases import REGULARIZERS
+from bayes_planet.bayesian_layers.distributions.kl_scale import as_scale, scale_config, scaled
+from bayes_planet.bayesian_layers.distributions.numbers import is_number, plain
 from bayes_planet.bayesian_layers.distributions.quadrature import divergence_by_quadrature, is_joint_normal
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
 
@@ -22,8 +24,21 @@ class KLDivergence(tf.keras.regularizers.Regularizer):
     A subclass defines `divergence(weight)`. `layer.losses` holds the scaled value, `weight_kl` the unscaled one.
     """
 
-    def __init__(self, scale_factor: float = 1.0) -> None:
+    def __init__(self, scale_factor: Any = 1.0) -> None:
         self.scale_factor = scale_factor
+
+    @property
+    def scale_factor(self) -> Any:
+        """Factor on the entry in `losses`: a number, a KLScale, a scalar variable or tensor."""
+        return self._scale_factor
+
+    @scale_factor.setter
+    def scale_factor(self, value: Any) -> None:
+        self._scale_factor = as_scale(value)
+
+    def scale_config(self) -> Any:
+        """`scale_factor` in a config."""
+        return scale_config(self._scale_factor)
 
     def divergence(self, weight: RandomVariable) -> tf.Tensor:
         """KL(q || p) in nats, a scalar in the posterior's dtype."""
@@ -36,8 +51,7 @@ class KLDivergence(tf.keras.regularizers.Regularizer):
                 f"{type(self).__name__} was given {type(weight).__name__}. Accepted: a RandomVariable, i.e. a weight "
                 "whose initializer is a distribution such as 'trainable_normal'."
             )
-        kl = self.divergence(weight)
-        return kl if isinstance(self.scale_factor, float) and self.scale_factor == 1.0 else self.scale_factor * kl
+        return scaled(self.divergence(weight), self._scale_factor)
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
@@ -55,9 +69,9 @@ class NormalKLDivergence(KLDivergence):
         ValueError: `stddev` is not positive, or the weight is not random.
     """
 
-    def __init__(self, mean: Any = 0.0, stddev: Any = 1.0, scale_factor: float = 1.0) -> None:
+    def __init__(self, mean: Any = 0.0, stddev: Any = 1.0, scale_factor: Any = 1.0) -> None:
         super().__init__(scale_factor)
-        if isinstance(stddev, (int, float, list, tuple, np.ndarray)) and not np.all(np.asarray(stddev) > 0):
+        if (is_number(stddev) or isinstance(stddev, (list, tuple, np.ndarray))) and not np.all(np.asarray(stddev) > 0):
             raise ValueError(f"The prior's stddev is {stddev!r}. Accepted: positive.")
         self.mean = mean
         self.stddev = stddev
@@ -73,7 +87,7 @@ class NormalKLDivergence(KLDivergence):
         return {
             "mean": plain(self.mean),
             "stddev": plain(self.stddev),
-            "scale_factor": plain(self.scale_factor),
+            "scale_factor": self.scale_config(),
         }
 
 
@@ -112,10 +126,3 @@ def normal_divergence(weight: RandomVariable, mean: Any, stddev: Any) -> tf.Tens
 def as_dtype(value: Any, dtype: tf.DType) -> tf.Tensor:
     """`value` in `dtype`; unlike tf.cast, Python numbers do not pass through float32."""
     return tf.cast(value, dtype) if hasattr(value, "dtype") else tf.convert_to_tensor(value, dtype)
-
-
-def plain(value: Any) -> Any:
-    """`value` as something JSON can hold."""
-    if hasattr(value, "numpy"):
-        value = value.numpy()
-    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value

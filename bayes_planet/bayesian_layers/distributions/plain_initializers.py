@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from bayes_planet.bayesian_layers.distributions import constraints
 from bayes_planet.bayesian_layers.distributions.aliases import INITIALIZERS
+from bayes_planet.bayesian_layers.distributions.numbers import plain
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
@@ -48,6 +49,31 @@ class ConstantStddev(tf.keras.initializers.Initializer):
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
 @INITIALIZERS.register
+class FanInStddev(tf.keras.initializers.Initializer):
+    """Raw value of a stddev variable such that its constraint gives `scale / sqrt(fan_in)`.
+
+    `fan_in` is the product of all axes of the weight but the last (1 for a vector), as in `FanInNormalKLDivergence`.
+
+    Args:
+        scale: positive. constraint: that of the variable, see ConstantStddev.
+
+    Raises:
+        ValueError: `scale` is not positive, or `constraint` has no inverse.
+    """
+
+    def __init__(self, scale: float = 0.1, constraint: Any = "softplus") -> None:
+        self.scale, self.constraint = ConstantStddev(scale, constraint).stddev, constraints.get(constraint)
+
+    def __call__(self, shape: Sequence[int], dtype: Any = None, **kwargs: Any) -> tf.Tensor:
+        fan_in = max(1, int(np.prod(tuple(shape)[:-1])))
+        return ConstantStddev(self.scale / np.sqrt(fan_in), self.constraint)(shape, dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        return {"scale": self.scale, "constraint": constraints.serialize(self.constraint)}
+
+
+@tf.keras.utils.register_keras_serializable(package="bayes_planet")
+@INITIALIZERS.register
 class GateBias(tf.keras.initializers.Initializer):
     """Bias of a GRU cell, shape [3 * units]: `value` for the update and reset gates, 0 for the candidate.
 
@@ -61,7 +87,7 @@ class GateBias(tf.keras.initializers.Initializer):
     """
 
     def __init__(self, value: float = 1.0) -> None:
-        self.value = value
+        self.value = float(value)
 
     def __call__(self, shape: Sequence[int], dtype: Any = None, **kwargs: Any) -> tf.Tensor:
         shape = tuple(shape)
@@ -90,7 +116,7 @@ class RandomSign(tf.keras.initializers.Initializer):
     def __init__(self, probs: float = 1.0, seed: int | None = None) -> None:
         if not 0 <= probs <= 1:
             raise ValueError(f"probs is {probs!r}. Accepted: a probability.")
-        self.probs, self.seed = probs, seed
+        self.probs, self.seed = float(probs), plain(seed)
 
     def __call__(self, shape: Sequence[int], dtype: Any = None, **kwargs: Any) -> tf.Tensor:
         uniform = tf.random.uniform(shape, seed=self.seed)
@@ -127,7 +153,7 @@ class ScaledNormalStdDev(tf.keras.initializers.Initializer):
             )
         if distribution not in ("truncated_normal", "untruncated_normal"):
             raise ValueError(f"distribution is {distribution!r}. Accepted: 'truncated_normal', 'untruncated_normal'.")
-        self.scale, self.mode, self.distribution, self.seed = scale, mode, distribution, seed
+        self.scale, self.mode, self.distribution, self.seed = float(scale), mode, distribution, plain(seed)
 
     def __call__(self, shape: Sequence[int], dtype: Any = None, **kwargs: Any) -> tf.Tensor:
         shape = tuple(shape)
@@ -163,7 +189,7 @@ class OrthogonalRandomFeatures(tf.keras.initializers.Initializer):
     def __init__(self, stddev: float = 1.0, random_norm: bool = True, seed: int | None = None) -> None:
         if not stddev > 0:
             raise ValueError(f"stddev is {stddev!r}. Accepted: a positive number.")
-        self.stddev, self.random_norm, self.seed = stddev, random_norm, seed
+        self.stddev, self.random_norm, self.seed = float(stddev), bool(random_norm), plain(seed)
 
     def __call__(self, shape: Sequence[int], dtype: Any = None, **kwargs: Any) -> tf.Tensor:
         shape = tuple(shape)

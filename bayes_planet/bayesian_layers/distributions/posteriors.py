@@ -11,6 +11,7 @@ import tensorflow_probability as tfp
 
 from bayes_planet.bayesian_layers.distributions import constraints
 from bayes_planet.bayesian_layers.distributions.aliases import INITIALIZERS, REGULARIZERS
+from bayes_planet.bayesian_layers.distributions.numbers import is_number, plain, positive_integer
 from bayes_planet.bayesian_layers.distributions.plain_initializers import ConstantStddev, seeded
 from bayes_planet.bayesian_layers.distributions.trainable import TrainableDistribution, TrainableNormal
 
@@ -119,7 +120,7 @@ class _LocScale(TrainableDistribution):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.seed = seed
+        self.seed = plain(seed)
         self.loc_constraint = constraints.get(loc_constraint)
         self.scale_constraint = constraints.get(scale_constraint)
         loc = self.default_loc if loc_initializer is None else loc_initializer
@@ -127,7 +128,7 @@ class _LocScale(TrainableDistribution):
             loc = tf.keras.initializers.TruncatedNormal(stddev=1e-5)
         if scale_initializer is None:
             scale_initializer = tf.keras.initializers.TruncatedNormal(mean=-3.0, stddev=0.1)
-        elif isinstance(scale_initializer, (int, float)):
+        elif is_number(scale_initializer):
             scale_initializer = ConstantStddev(scale_initializer, self.scale_constraint)
         self.loc_initializer = seeded(INITIALIZERS.get(loc), seed)
         self.scale_initializer = seeded(INITIALIZERS.get(scale_initializer), None if seed is None else seed + 1)
@@ -243,8 +244,7 @@ class TrainableMixtureOfDeltas(TrainableDeterministic):
     default_loc = "he_normal"
 
     def __init__(self, num_components: int = 5, loc_initializer: Any = None, **kwargs: Any) -> None:
-        if not isinstance(num_components, int) or num_components < 1:
-            raise ValueError(f"num_components is {num_components!r}. Accepted: a positive integer.")
+        num_components = positive_integer(num_components, "num_components")
         super().__init__(loc_initializer, **kwargs)
         self.num_components = num_components
 

@@ -15,6 +15,7 @@ import tensorflow_probability as tfp
 from bayes_planet.bayesian_layers.distributions import constraints
 from bayes_planet.bayesian_layers.distributions.aliases import REGULARIZERS
 from bayes_planet.bayesian_layers.distributions.kl_divergence import KLDivergence, normal_divergence
+from bayes_planet.bayesian_layers.distributions.numbers import plain, positive_integer
 from bayes_planet.bayesian_layers.distributions.quadrature import divergence_by_quadrature, scale_mixture_divergence
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
 
@@ -32,11 +33,11 @@ class CauchyKLDivergence(KLDivergence):
 
     family: Any = tfd.Cauchy
 
-    def __init__(self, loc: float = 0.0, scale: float = 1.0, scale_factor: float = 1.0) -> None:
+    def __init__(self, loc: float = 0.0, scale: float = 1.0, scale_factor: Any = 1.0) -> None:
         super().__init__(scale_factor)
         if not scale > 0:
             raise ValueError(f"The prior's scale is {scale!r}. Accepted: positive.")
-        self.loc, self.scale = loc, scale
+        self.loc, self.scale = plain(loc), plain(scale)
 
     def divergence(self, weight: RandomVariable) -> tf.Tensor:
         q = weight.distribution
@@ -51,7 +52,7 @@ class CauchyKLDivergence(KLDivergence):
         return tfd.Cauchy(loc, scale).log_prob(value)
 
     def get_config(self) -> dict[str, Any]:
-        return {"loc": self.loc, "scale": self.scale, "scale_factor": self.scale_factor}
+        return {"loc": self.loc, "scale": self.scale, "scale_factor": self.scale_config()}
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
@@ -106,7 +107,7 @@ class LogUniformKLDivergence(KLDivergence):
         return -tf.reduce_sum(negative)
 
     def get_config(self) -> dict[str, Any]:
-        return {"scale_factor": self.scale_factor}
+        return {"scale_factor": self.scale_config()}
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
@@ -118,7 +119,7 @@ class UniformKLDivergence(KLDivergence):
         return -weight.distribution.entropy()
 
     def get_config(self) -> dict[str, Any]:
-        return {"scale_factor": self.scale_factor}
+        return {"scale_factor": self.scale_config()}
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
@@ -126,17 +127,17 @@ class UniformKLDivergence(KLDivergence):
 class NormalKLDivergenceWithTiedMean(KLDivergence):
     """KL(q || N(m, stddev^2)), m the posterior's own mean: only the width is charged."""
 
-    def __init__(self, stddev: float = 1.0, scale_factor: float = 1.0) -> None:
+    def __init__(self, stddev: float = 1.0, scale_factor: Any = 1.0) -> None:
         super().__init__(scale_factor)
         if not stddev > 0:
             raise ValueError(f"The prior's stddev is {stddev!r}. Accepted: positive.")
-        self.stddev = stddev
+        self.stddev = plain(stddev)
 
     def divergence(self, weight: RandomVariable) -> tf.Tensor:
         return normal_divergence(weight, weight.distribution.mean(), self.stddev)
 
     def get_config(self) -> dict[str, Any]:
-        return {"stddev": self.stddev, "scale_factor": self.scale_factor}
+        return {"stddev": self.stddev, "scale_factor": self.scale_config()}
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
@@ -153,7 +154,7 @@ class NormalEmpiricalBayesKLDivergence(KLDivergence):
         mean: float = 0.0,
         variance_concentration: float = 2.01,
         variance_scale: float = 0.101,
-        scale_factor: float = 1.0,
+        scale_factor: Any = 1.0,
     ) -> None:
         super().__init__(scale_factor)
         if not (variance_concentration > 0 and variance_scale > 0):
@@ -161,8 +162,8 @@ class NormalEmpiricalBayesKLDivergence(KLDivergence):
                 f"variance_concentration is {variance_concentration!r}, variance_scale {variance_scale!r}. "
                 "Accepted: positive."
             )
-        self.mean = mean
-        self.variance_concentration, self.variance_scale = variance_concentration, variance_scale
+        self.mean = plain(mean)
+        self.variance_concentration, self.variance_scale = plain(variance_concentration), plain(variance_scale)
 
     def divergence(self, weight: RandomVariable) -> tf.Tensor:
         q = weight.distribution
@@ -179,7 +180,7 @@ class NormalEmpiricalBayesKLDivergence(KLDivergence):
             "mean": self.mean,
             "variance_concentration": self.variance_concentration,
             "variance_scale": self.variance_scale,
-            "scale_factor": self.scale_factor,
+            "scale_factor": self.scale_config(),
         }
 
 
@@ -201,14 +202,15 @@ class ScaleMixtureKLDivergence(KLDivergence):
         stddev1: float = 1.0,
         stddev2: float = float(np.exp(-6.0)),
         points: int = 101,
-        scale_factor: float = 1.0,
+        scale_factor: Any = 1.0,
     ) -> None:
         super().__init__(scale_factor)
         if not (0 < pi < 1 and stddev1 > 0 and stddev2 > 0):
             raise ValueError(
                 f"pi is {pi!r}, stddev1 {stddev1!r}, stddev2 {stddev2!r}. Accepted: pi in (0, 1), positive stddevs."
             )
-        self.pi, self.stddev1, self.stddev2, self.points = pi, stddev1, stddev2, points
+        self.pi, self.stddev1, self.stddev2 = float(pi), float(stddev1), float(stddev2)
+        self.points = positive_integer(points, "points", 2)
 
     def divergence(self, weight: RandomVariable) -> tf.Tensor:
         dtype = weight.dtype
@@ -217,8 +219,8 @@ class ScaleMixtureKLDivergence(KLDivergence):
         return scale_mixture_divergence(weight, logit, *stddevs, self.points)
 
     def get_config(self) -> dict[str, Any]:
-        names = ("pi", "stddev1", "stddev2", "points", "scale_factor")
-        return {name: getattr(self, name) for name in names}
+        names = ("pi", "stddev1", "stddev2", "points")
+        return {**{name: getattr(self, name) for name in names}, "scale_factor": self.scale_config()}
 
 
 class TrainablePrior(KLDivergence, tf.keras.layers.Layer):
@@ -229,7 +231,7 @@ class TrainablePrior(KLDivergence, tf.keras.layers.Layer):
 
     built: bool
 
-    def __init__(self, scale_factor: float = 1.0, **kwargs: Any) -> None:
+    def __init__(self, scale_factor: Any = 1.0, **kwargs: Any) -> None:
         tf.keras.layers.Layer.__init__(self, **kwargs)
         self.scale_factor = scale_factor
 
@@ -261,12 +263,12 @@ class TrainableNormalKLDivergenceStdDev(TrainablePrior):
         stddev_initializer: Any = None,
         stddev_regularizer: Any = None,
         stddev_constraint: Any = "softplus",
-        scale_factor: float = 1.0,
+        scale_factor: Any = 1.0,
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(scale_factor, **kwargs)
-        self.mean, self.seed = mean, seed
+        self.mean, self.seed = plain(mean), plain(seed)
         if stddev_initializer is None:
             stddev_initializer = tf.keras.initializers.TruncatedNormal(mean=0.5413248, stddev=0.1, seed=seed)
         self.stddev_initializer = tf.keras.initializers.get(stddev_initializer)
@@ -293,7 +295,7 @@ class TrainableNormalKLDivergenceStdDev(TrainablePrior):
             "stddev_initializer": tf.keras.initializers.serialize(self.stddev_initializer),
             "stddev_regularizer": REGULARIZERS.serialize(self.stddev_regularizer),
             "stddev_constraint": constraints.serialize(self.stddev_constraint),
-            "scale_factor": self.scale_factor,
+            "scale_factor": self.scale_config(),
             "seed": self.seed,
         }
 
@@ -309,7 +311,7 @@ class TrainableScaleMixtureKLDivergence(TrainablePrior):
         stddev1: float = 1.0,
         stddev2: float = float(np.exp(-6.0)),
         points: int = 101,
-        scale_factor: float = 1.0,
+        scale_factor: Any = 1.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(scale_factor, **kwargs)
@@ -333,4 +335,4 @@ class TrainableScaleMixtureKLDivergence(TrainablePrior):
         return scale_mixture_divergence(weight, logit, tf.exp(first), tf.exp(second), self.fixed.points)
 
     def get_config(self) -> dict[str, Any]:
-        return {**self.fixed.get_config(), "scale_factor": self.scale_factor}
+        return {**self.fixed.get_config(), "scale_factor": self.scale_config()}

@@ -16,6 +16,7 @@ import tensorflow_probability as tfp
 
 from bayes_planet.bayesian_layers.distributions import constraints
 from bayes_planet.bayesian_layers.distributions.aliases import INITIALIZERS, REGULARIZERS
+from bayes_planet.bayesian_layers.distributions.numbers import is_number, plain
 from bayes_planet.bayesian_layers.distributions.plain_initializers import ConstantStddev, seeded
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
 
@@ -151,9 +152,9 @@ class TrainableNormal(TrainableDistribution):
             mean_initializer = tf.keras.initializers.TruncatedNormal(stddev=1e-5)
         if stddev_initializer is None:
             stddev_initializer = tf.keras.initializers.TruncatedNormal(mean=-3.0, stddev=0.1)
-        elif isinstance(stddev_initializer, (int, float)):
+        elif is_number(stddev_initializer):
             stddev_initializer = ConstantStddev(stddev_initializer, self.stddev_constraint)
-        self.seed = seed
+        self.seed = plain(seed)
         self.mean_initializer = seeded(INITIALIZERS.get(mean_initializer), seed)
         self.stddev_initializer = seeded(INITIALIZERS.get(stddev_initializer), None if seed is None else seed + 1)
         self.mean_regularizer = REGULARIZERS.get(mean_regularizer)

@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
+from bayes_planet.bayesian_layers.distributions.numbers import is_number
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
 from bayes_planet.bayesian_layers.samples.seeds import as_seed, fold, fresh_seed
 
@@ -119,7 +120,7 @@ class NCPNormalOutput(tf.keras.layers.Layer):
 
     def __init__(self, mean: Any = 0.0, stddev: Any = 1.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if isinstance(stddev, (int, float, list, tuple, np.ndarray)) and not np.all(np.asarray(stddev) > 0):
+        if (is_number(stddev) or isinstance(stddev, (list, tuple, np.ndarray))) and not np.all(np.asarray(stddev) > 0):
             raise ValueError(f"stddev is {stddev!r}. Accepted: positive.")
         self.mean, self.stddev = mean, stddev
 

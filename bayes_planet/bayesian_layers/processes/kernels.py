@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from bayes_planet.bayesian_layers.distributions import constraints
+from bayes_planet.bayesian_layers.distributions.numbers import is_number
 from bayes_planet.bayesian_layers.samples import nested
 
 
@@ -46,7 +47,7 @@ class Kernel(tf.keras.layers.Layer):
 
     def _positive(self, name: str, value: Any, trainable: bool) -> tf.Variable | None:
         """A raw variable that softplus maps to `value`; None for a constant."""
-        if isinstance(value, (int, float, list, tuple, np.ndarray)) and not np.all(np.asarray(value) > 0):
+        if (is_number(value) or isinstance(value, (list, tuple, np.ndarray))) and not np.all(np.asarray(value) > 0):
             raise ValueError(f"{name} of {type(self).__name__} is {value!r}. Accepted: positive.")
         if not trainable:
             return None
@@ -143,7 +144,7 @@ class LinearKernel(Kernel):
     ) -> None:
         super().__init__(**kwargs)
         self._positive("variance", variance, False)
-        if isinstance(bias, (int, float)) and not bias >= 0:
+        if is_number(bias) and not bias >= 0:
             raise ValueError(f"bias of LinearKernel is {bias!r}. Accepted: 0 or more.")
         self.variance, self.bias, self.encoder = variance, bias, encoder
 

@@ -10,6 +10,7 @@ from tensorflow_probability import distributions as tfd
 
 from bayes_planet.bayesian_layers.distributions import constraints, initializers, regularizers
 from bayes_planet.bayesian_layers.distributions.function_values import FunctionValues
+from bayes_planet.bayesian_layers.distributions.numbers import positive_integer
 from bayes_planet.bayesian_layers.distributions.trainable import TrainableDistribution
 from bayes_planet.bayesian_layers.distributions.triangular_normal import FunctionKLDivergence
 from bayes_planet.bayesian_layers.layers.variational_layer import VariationalLayer, WeightAttribute
@@ -89,12 +90,11 @@ class SparseGaussianProcess(VariationalLayer, tf.keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        for name, number in (("units", units), ("num_inducing", num_inducing), ("num_features", num_features)):
-            if isinstance(number, bool) or int(number) != number or number < 1:
-                raise ValueError(f"{name} is {number!r}. Accepted: a positive integer.")
         if not jitter >= 0:
             raise ValueError(f"jitter is {jitter!r}. Accepted: 0 or more.")
-        self.units, self.num_inducing, self.num_features = int(units), int(num_inducing), int(num_features)
+        self.units = positive_integer(units, "units")
+        self.num_inducing = positive_integer(num_inducing, "num_inducing")
+        self.num_features = positive_integer(num_features, "num_features")
         self.mean_fn = Zeros() if mean_fn is None else mean_fn
         if covariance_fn is None:
             covariance_fn = ExponentiatedQuadratic(trainable=True, dtype=self.variable_dtype)

@@ -86,10 +86,22 @@ from bayes_planet.bayesian_layers.outputs.families import Bernoulli, Categorical
 from bayes_planet.bayesian_layers.outputs.noise import NCPCategoricalPerturb, NCPNormalOutput, NCPNormalPerturb
 from bayes_planet.bayesian_layers.outputs.vector_quantizer import VectorQuantizer
 from bayes_planet.bayesian_layers.processes.gaussian_process import GaussianProcess
-from bayes_planet.bayesian_layers.processes.kernels import ExponentiatedQuadratic, LinearKernel, Zeros
+from bayes_planet.bayesian_layers.processes.kernels import (
+    ExponentiatedQuadratic,
+    KernelProduct,
+    KernelSum,
+    LinearKernel,
+    Matern12,
+    Matern32,
+    Matern52,
+    Periodic,
+    median_distance,
+)
+from bayes_planet.bayesian_layers.processes.likelihoods import GaussianLikelihood, PoissonLikelihood
+from bayes_planet.bayesian_layers.processes.mean_functions import ConstantMean, IdentityMean, LinearMean, Zeros
 from bayes_planet.bayesian_layers.processes.poisson_process import PoissonProcess
 from bayes_planet.bayesian_layers.processes.random_features import BayesianLinearModel, RandomFourierFeatures
-from bayes_planet.bayesian_layers.processes.sparse_gaussian_process import SparseGaussianProcess
+from bayes_planet.bayesian_layers.processes.sparse_gaussian_process import SparseGaussianProcess, start_from_data
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
 from bayes_planet.bayesian_layers.random_variables.tracing import (
     condition,
@@ -116,6 +128,7 @@ __all__ = [
     "BayesianLinearModel",
     "Bernoulli",
     "Categorical",
+    "ConstantMean",
     "Conv1DBatchEnsemble",
     "Conv1DFlipout",
     "Conv1DRank1",
@@ -146,14 +159,22 @@ __all__ = [
     "GRUCellFlipout",
     "GRUCellRank1",
     "GRUCellReparameterization",
+    "GaussianLikelihood",
     "GaussianProcess",
+    "IdentityMean",
     "KLScale",
     "KLWarmUp",
+    "KernelProduct",
+    "KernelSum",
     "LSTMCellBatchEnsemble",
     "LSTMCellFlipout",
     "LSTMCellRank1",
     "LSTMCellReparameterization",
     "LinearKernel",
+    "LinearMean",
+    "Matern12",
+    "Matern32",
+    "Matern52",
     "MixtureLogistic",
     "MultiHeadAttentionFlipout",
     "MultiHeadAttentionReparameterization",
@@ -162,7 +183,9 @@ __all__ = [
     "NCPNormalPerturb",
     "NegativeLogLikelihood",
     "Normal",
+    "Periodic",
     "Poisson",
+    "PoissonLikelihood",
     "PoissonProcess",
     "RandomFourierFeatures",
     "RandomVariable",
@@ -189,6 +212,7 @@ __all__ = [
     "initializers",
     "layer_key",
     "make_log_joint_fn",
+    "median_distance",
     "posterior_mean",
     "posterior_mean_field",
     "prior_scale_mixture",
@@ -200,6 +224,7 @@ __all__ = [
     "split_entropy",
     "split_variance",
     "start",
+    "start_from_data",
     "tape",
     "to_bayesian",
     "to_deterministic",

@@ -25,11 +25,13 @@ class KLScale:
     one model get one scale again; a clone made in the same process shares that of its original.
 
     Args:
-        value, factor: numbers, 0 or more.
+        value, factor: numbers (shape []), 0 or more.
         name: by which configs know it; default a new one.
 
     Raises:
         ValueError: a negative number.
+
+    Source: Blundell et al. 2015, "Weight Uncertainty in Neural Networks", section 3.4.
     """
 
     def __init__(self, value: float = 1.0, factor: float = 1.0, name: str | None = None) -> None:

@@ -73,7 +73,7 @@ class StochasticOutput(tf.keras.layers.Layer):
         if self.projection is not None:
             parameters = self.projection(parameters)
         distribution = self.distribution(tf.cast(parameters, self.variable_dtype))
-        return RandomVariable(distribution, seed=None if seed is None else as_seed(seed))
+        return RandomVariable(distribution, seed=None if seed is None else as_seed(seed), name=self.name)
 
     def distribution(self, parameters: tf.Tensor) -> tfd.Distribution:
         """The distribution with these parameters, a tensor [..., size]."""

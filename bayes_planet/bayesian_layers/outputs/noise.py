@@ -127,7 +127,7 @@ class NCPNormalOutput(tf.keras.layers.Layer):
     def call(self, inputs: Any) -> RandomVariable:
         if not isinstance(inputs, RandomVariable):
             inputs = tf.convert_to_tensor(inputs)
-            inputs = RandomVariable(tfd.Normal(inputs, tf.ones([], inputs.dtype)), value=inputs)
+            inputs = RandomVariable.create(tfd.Normal(inputs, tf.ones([], inputs.dtype)), value=inputs)
         half = tf.shape(inputs.value)[0] // 2
         given, perturbed = inputs[:half], inputs[half:]
         if not isinstance(perturbed, RandomVariable):

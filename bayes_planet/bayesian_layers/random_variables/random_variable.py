@@ -90,6 +90,23 @@ class RandomVariable(metaclass=TracedType):
             self._value = self._distribution.sample(self._sample_shape, seed=self._seed)
         return tf.cast(self._value, self.dtype)
 
+    def mean(self, **array_arguments: Any) -> tf.Tensor:
+        """Mean of the distribution, batch shape + event shape; `numpy.mean(variable, ...)` is that of the value."""
+        return np.mean(self.numpy(), **array_arguments) if array_arguments else self._distribution.mean()
+
+    def stddev(self) -> tf.Tensor:
+        """Standard deviation of the distribution, batch shape + event shape."""
+        return self._distribution.stddev()
+
+    def sample(self, sample_shape: Any = (), seed: Any = None) -> tf.Tensor:
+        """New draws, `sample_shape` + `shape`; the variable keeps its value."""
+        shape = tf.TensorShape(sample_shape).concatenate(self._sample_shape)
+        return self._distribution.sample(shape, seed=seed)
+
+    def log_prob(self, value: Any = None) -> tf.Tensor:
+        """Log density of `value`, or of the variable's own."""
+        return self._distribution.log_prob(self.value if value is None else value)
+
     def numpy(self) -> np.ndarray:
         """The value as an array (eager execution only)."""
         return self.value.numpy()
@@ -103,7 +120,7 @@ class RandomVariable(metaclass=TracedType):
         if self._sample_shape.rank:
             return value
         try:
-            return RandomVariable(self._distribution[slices], value=value)
+            return RandomVariable.create(self._distribution[slices], value=value)  # no new one: past the tracers
         except (tf.errors.InvalidArgumentError, ValueError, TypeError, NotImplementedError, IndexError):
             return value
 

@@ -102,7 +102,7 @@ class KLWarmUp(tf.keras.callbacks.Callback):
 
     Args:
         epochs: until the factor is 1; positive.
-        start: the factor at first, 0 to 1.
+        start: the factor at first, in [0, 1].
 
     Raises:
         ValueError: numbers out of range; at the start of training, a model without a scale.
@@ -144,9 +144,10 @@ class ELBOParts(tf.keras.callbacks.Callback):
 
     `kl`: KL(q || p) of all weights in nats, at the end of the epoch. `kl_scale`: what it was multiplied with. With
     `metrics=[NegativeLogLikelihood()]` also `elbo = -(negative_log_likelihood + kl / N)`, the bound for each example,
-    and `val_elbo` where there are validation data; the scale is then the final one, whatever the warm-up.
+    and `val_elbo` where there are validation data; the scale is then the final one, whatever the warm-up. Each is a
+    number (shape []). No arguments, no errors.
 
-    No arguments, no errors.
+    Source: Blundell et al. 2015, "Weight Uncertainty in Neural Networks", equation 1.
     """
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
@@ -165,13 +166,16 @@ class ELBOParts(tf.keras.callbacks.Callback):
 class NegativeLogLikelihood(tf.keras.losses.Loss):
     """`-log p(y | x)` in nats, for models that end in a stochastic output layer; a loss, and a metric.
 
-    Summed over the axes of one example, then the mean over the batch. An output whose event is the whole batch (a
+    Of labels [B, ...] under an output of the same shape: summed over the axes of one example, then the mean over the
+    batch. An output whose event is the whole batch (a
     Gaussian process with its covariance) is divided by the number of examples.
 
     Args: those of `tf.keras.losses.Loss`.
 
     Raises:
         ValueError: at the call, an output that is no distribution.
+
+    Source: Tran et al. 2018, "Bayesian Layers", section 2.3.
     """
 
     def __init__(self, name: str = "negative_log_likelihood", **kwargs: Any) -> None:

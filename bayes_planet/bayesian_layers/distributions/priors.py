@@ -5,6 +5,8 @@ Where a divergence has no closed form it is integrated on fixed nodes: it has no
 
 from __future__ import annotations
 
+import uuid
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -223,23 +225,61 @@ class ScaleMixtureKLDivergence(KLDivergence):
         return {**{name: getattr(self, name) for name in names}, "scale_factor": self.scale_config()}
 
 
+_shared_copies: dict[str | None, tuple[Any, int]] = {}  # copies that more configs in a row belong to
+
+
 class TrainablePrior(KLDivergence, tf.keras.layers.Layer):
     """Base of priors with trainable parameters, which become weights of the layer that uses them.
 
-    Give one instance to several layers to learn one prior for all of them.
+    Give one instance to several layers to learn one prior for all of them. The layers of a saved, loaded or cloned
+    model that was built share one again.
     """
 
     built: bool
+    one_shape = False  # whether all weights must have the shape of the first
+    _built_shape: tuple[int, ...] | None = None
 
     def __init__(self, scale_factor: Any = 1.0, **kwargs: Any) -> None:
         tf.keras.layers.Layer.__init__(self, **kwargs)
         self.scale_factor = scale_factor
+        self._users: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
+        self._shared_name = uuid.uuid4().hex
+
+    def used_by(self, layer: Any, weight: str) -> None:
+        """Notes a weight that this is the prior of, for `shared_config`."""
+        self._users.setdefault(layer, set()).add(weight)
+
+    def shared_config(self) -> dict[str, Any]:
+        """In the config of a prior of several weights: which one it is, and of how many."""
+        count = sum(map(len, self._users.values()))
+        return {"shared": [self._shared_name, count]} if count > 1 else {}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> TrainablePrior:
+        """A prior; from configs of one shared prior, as many in a row as it had weights, the same one."""
+        config = dict(config)
+        name, count = config.pop("shared", (None, 1))
+        made, left = _shared_copies.get(name, (lambda: None, 0))
+        prior = made()
+        if prior is None or left < 1:
+            prior, left = cls(**config), count
+        if name is not None:
+            _shared_copies[name] = weakref.ref(prior), left - 1
+        return prior
 
     def build_once(self, shape: Sequence[int]) -> None:
         """Creates the variables for a weight of this shape, if they do not exist."""
+        shape = tuple(shape)
         if not self.built:
-            self.build(tuple(shape))
+            self._built_shape = shape
+            self.build(shape)
             self.built = True
+        elif self.one_shape and self._built_shape not in (None, shape):
+            raise ValueError(
+                f"This {type(self).__name__} holds a number for each element of a weight of shape {self._built_shape} "
+                f"and was given to one of shape {shape}. Accepted: weights of one shape; or a prior with numbers for "
+                "all elements together, such as TrainableScaleMixtureKLDivergence."
+            )
 
     def __call__(self, weight: RandomVariable) -> tf.Tensor:
         if hasattr(weight, "distribution"):
@@ -255,7 +295,12 @@ class TrainableNormalKLDivergenceStdDev(TrainablePrior):
     Args:
         mean: of the prior. stddev_initializer: of the raw s; default around softplus_inverse(1).
         stddev_regularizer: Keras regularizer of the raw s. stddev_constraint: see `constraints`.
+
+    Raises:
+        ValueError: one instance for weights of several shapes.
     """
+
+    one_shape = True
 
     def __init__(
         self,
@@ -297,6 +342,7 @@ class TrainableNormalKLDivergenceStdDev(TrainablePrior):
             "stddev_constraint": constraints.serialize(self.stddev_constraint),
             "scale_factor": self.scale_config(),
             "seed": self.seed,
+            **self.shared_config(),
         }
 
 
@@ -335,4 +381,4 @@ class TrainableScaleMixtureKLDivergence(TrainablePrior):
         return scale_mixture_divergence(weight, logit, tf.exp(first), tf.exp(second), self.fixed.points)
 
     def get_config(self) -> dict[str, Any]:
-        return {**self.fixed.get_config(), "scale_factor": self.scale_config()}
+        return {**self.fixed.get_config(), "scale_factor": self.scale_config(), **self.shared_config()}

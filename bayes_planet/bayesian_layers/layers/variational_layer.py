@@ -117,6 +117,7 @@ class VariationalLayer:
             initializer.build_once(shape, dtype or self.variable_dtype)  # type: ignore[attr-defined]
         if isinstance(regularizer, regularizers.TrainablePrior):
             regularizer.build_once(shape)
+            regularizer.used_by(self, str(name))
         if regularizer is not None:
             # A callable is registered once and evaluated whenever `losses` is read, in whichever graph that is.
             self.add_loss(lambda: self._penalty(regularizer, initializer))  # type: ignore[attr-defined]

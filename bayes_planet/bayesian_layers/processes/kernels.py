@@ -146,8 +146,8 @@ class Spectral(Stationary):
 class ExponentiatedQuadratic(Spectral):
     """`variance exp(-|x1 - x2|^2 / (2 lengthscale^2))`, a prior over very smooth functions.
 
-    Positions [N, D] and [M, D] give [N, M]. Arguments and errors as Stationary: variance, lengthscale, trainable. Source: Rasmussen and Williams 2006,
-    equation 4.9.
+    Positions [N, D] and [M, D] give [N, M]. Arguments and errors as Stationary: variance, lengthscale,
+    trainable. Source: Rasmussen and Williams 2006, equation 4.9.
     """
 
     def of_squares(self, squares: tf.Tensor) -> tf.Tensor:
@@ -174,8 +174,8 @@ class _Matern(Spectral):
 class Matern12(_Matern):
     """`variance exp(-r)`, r = |x1 - x2| / lengthscale: continuous, rough functions (Ornstein and Uhlenbeck).
 
-    Positions [N, D] and [M, D] give [N, M]. Arguments and errors as Stationary: variance, lengthscale, trainable. Source: Rasmussen and Williams 2006,
-    section 4.2.1.
+    Positions [N, D] and [M, D] give [N, M]. Arguments and errors as Stationary: variance, lengthscale,
+    trainable. Source: Rasmussen and Williams 2006, section 4.2.1.
     """
 
     nu = 0.5
@@ -188,8 +188,8 @@ class Matern12(_Matern):
 class Matern32(_Matern):
     """`variance (1 + sqrt(3) r) exp(-sqrt(3) r)`, r = |x1 - x2| / lengthscale: functions with one derivative.
 
-    Positions [N, D] and [M, D] give [N, M]. Arguments and errors as Stationary: variance, lengthscale, trainable. Source: Rasmussen and Williams 2006,
-    equation 4.17.
+    Positions [N, D] and [M, D] give [N, M]. Arguments and errors as Stationary: variance, lengthscale,
+    trainable. Source: Rasmussen and Williams 2006, equation 4.17.
     """
 
     nu = 1.5
@@ -203,8 +203,8 @@ class Matern32(_Matern):
 class Matern52(_Matern):
     """`variance (1 + s + s^2 / 3) exp(-s)`, s = sqrt(5) |x1 - x2| / lengthscale: functions with two derivatives.
 
-    Positions [N, D] and [M, D] give [N, M]. Arguments and errors as Stationary: variance, lengthscale, trainable. Source: Rasmussen and Williams 2006,
-    equation 4.17.
+    Positions [N, D] and [M, D] give [N, M]. Arguments and errors as Stationary: variance, lengthscale,
+    trainable. Source: Rasmussen and Williams 2006, equation 4.17.
     """
 
     nu = 2.5
@@ -336,7 +336,9 @@ class _Combination(Kernel):
 class KernelSum(_Combination):
     """`k1 + k2 + ...`, the covariance of a sum of independent functions; written `kernel1 + kernel2`.
 
-    Positions [N, D] and [M, D] give [N, M]. Args: kernels. Raises: ValueError for none. Source: Rasmussen and Williams 2006, section 4.2.4.
+    Positions [N, D] and [M, D] give [N, M]. Args: kernels. Raises: ValueError for none.
+
+    Source: Rasmussen and Williams 2006, section 4.2.4.
     """
 
     def __call__(self, x1: tf.Tensor, x2: tf.Tensor) -> tf.Tensor:  # type: ignore[override]
@@ -350,7 +352,9 @@ class KernelSum(_Combination):
 class KernelProduct(_Combination):
     """`k1 k2 ...`: alike where all of them say so; written `kernel1 * kernel2`.
 
-    Positions [N, D] and [M, D] give [N, M]. Args: kernels. Raises: ValueError for none. Source: Rasmussen and Williams 2006, section 4.2.4.
+    Positions [N, D] and [M, D] give [N, M]. Args: kernels. Raises: ValueError for none.
+
+    Source: Rasmussen and Williams 2006, section 4.2.4.
     """
 
     def __call__(self, x1: tf.Tensor, x2: tf.Tensor) -> tf.Tensor:  # type: ignore[override]

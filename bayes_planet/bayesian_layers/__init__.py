@@ -115,6 +115,7 @@ from bayes_planet.bayesian_layers.samples.elbo import (
     ELBOParts,
     KLWarmUp,
     NegativeLogLikelihood,
+    NegativeLogLikelihoodMetric,
     data_set_size,
     scale_kl,
 )
@@ -182,6 +183,7 @@ __all__ = [
     "NCPNormalOutput",
     "NCPNormalPerturb",
     "NegativeLogLikelihood",
+    "NegativeLogLikelihoodMetric",
     "Normal",
     "Periodic",
     "Poisson",

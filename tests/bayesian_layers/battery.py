@@ -268,6 +268,7 @@ NOT_LAYERS = {
     "Matern32",
     "Matern52",
     "NegativeLogLikelihood",
+    "NegativeLogLikelihoodMetric",
     "Periodic",
     "PoissonLikelihood",
     "RandomVariable",

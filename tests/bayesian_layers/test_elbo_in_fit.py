@@ -63,7 +63,7 @@ def test_fit_shows_the_parts_and_warms_up():
     model = network()
     bl.scale_kl(model, 96)
     nll = bl.NegativeLogLikelihood()
-    model.compile("adam", nll, metrics=[bl.NegativeLogLikelihood()])
+    model.compile("adam", nll, metrics=[bl.NegativeLogLikelihoodMetric()])
     callbacks = [bl.KLWarmUp(epochs=2, start=0.2), bl.ELBOParts()]
     history = model.fit(X, Y, batch_size=32, epochs=3, verbose=0, validation_data=(X, Y), callbacks=callbacks).history
     np.testing.assert_allclose(history["kl_scale"], np.array([0.6, 1.0, 1.0]) / 96, rtol=1e-6)
@@ -81,7 +81,7 @@ def test_fit_shows_the_parts_and_warms_up():
 
 def test_a_second_scale_reaches_a_model_that_was_fitted_before():
     model = network()
-    model.compile(tf.keras.optimizers.SGD(0.0), bl.NegativeLogLikelihood(), metrics=[bl.NegativeLogLikelihood()])
+    model.compile(tf.keras.optimizers.SGD(0.0), bl.NegativeLogLikelihood(), metrics=[bl.NegativeLogLikelihoodMetric()])
     for examples in (96, 9600):
         bl.scale_kl(model, examples)
         logs = model.fit(X, Y, batch_size=96, verbose=0).history

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
-from bayes_planet.bayesian_layers.distributions.numbers import is_number
+from bayes_planet.bayesian_layers.distributions.numbers import is_number, plain
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
 from bayes_planet.bayesian_layers.samples.seeds import as_seed, fold, fresh_seed
 
@@ -41,7 +41,7 @@ class NCPNormalPerturb(tf.keras.layers.Layer):
         super().__init__(**kwargs)
         if not stddev >= 0:
             raise ValueError(f"stddev is {stddev!r}. Accepted: 0 or more.")
-        self.mean, self.stddev, self.seed = float(mean), float(stddev), seed
+        self.mean, self.stddev, self.seed = float(mean), float(stddev), plain(seed)
 
     def call(self, inputs: tf.Tensor, seed: Any = None) -> tf.Tensor:
         inputs = tf.convert_to_tensor(inputs)
@@ -81,7 +81,7 @@ class NCPCategoricalPerturb(tf.keras.layers.Layer):
         super().__init__(**{"autocast": False, **kwargs})
         if not input_dim >= 1 or not 0 <= probs <= 1:
             raise ValueError(f"Got input_dim={input_dim!r}, probs={probs!r}. Accepted: 1 or more, and 0 to 1.")
-        self.input_dim, self.probs, self.seed = int(input_dim), float(probs), seed
+        self.input_dim, self.probs, self.seed = int(input_dim), float(probs), plain(seed)
 
     def call(self, inputs: tf.Tensor, seed: Any = None) -> tf.Tensor:
         inputs = tf.convert_to_tensor(inputs)

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from bayes_planet.bayesian_layers.distributions import constraints
+from bayes_planet.bayesian_layers.distributions.kl_divergence import as_dtype
 from bayes_planet.bayesian_layers.distributions.numbers import is_number, plain
 from bayes_planet.bayesian_layers.samples import nested
 
@@ -88,11 +89,11 @@ class Stationary(Kernel):
         x1, x2 = self._scaled(x1), self._scaled(x2)
         squares = tf.reduce_sum(tf.square(x1), -1)[:, None] + tf.reduce_sum(tf.square(x2), -1)[None]
         squares = tf.maximum(squares - 2.0 * tf.matmul(x1, x2, transpose_b=True), tf.zeros([], x1.dtype))
-        return tf.cast(self.variance, x1.dtype) * self.of_squares(squares)
+        return as_dtype(self.variance, x1.dtype) * self.of_squares(squares)
 
     def diag(self, x: tf.Tensor) -> tf.Tensor:
         x = tf.convert_to_tensor(x)
-        return tf.fill(tf.shape(x)[:1], tf.cast(self.variance, x.dtype))
+        return tf.fill(tf.shape(x)[:1], as_dtype(self.variance, x.dtype))
 
     def start_from(self, x: np.ndarray, seed: int) -> None:
         """Sets the lengthscale to the median distance between the positions.
@@ -117,7 +118,7 @@ class Stationary(Kernel):
 
     def _scaled(self, x: tf.Tensor) -> tf.Tensor:
         x = self._positions(x)
-        return x / tf.cast(self.lengthscale, x.dtype)
+        return x / as_dtype(self.lengthscale, x.dtype)
 
 
 class Spectral(Stationary):
@@ -139,7 +140,7 @@ class Spectral(Stationary):
         """Random Fourier features [N, count]: their inner products approach the kernel (Rahimi and Recht 2007)."""
         x = self._scaled(x)
         angles = tf.matmul(x, tf.cast(frequencies, x.dtype)) + tf.cast(phases, x.dtype)
-        return tf.sqrt(2.0 * tf.cast(self.variance, x.dtype) / frequencies.shape[-1]) * tf.cos(angles)
+        return tf.sqrt(2.0 * as_dtype(self.variance, x.dtype) / frequencies.shape[-1]) * tf.cos(angles)
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
@@ -257,7 +258,7 @@ class Periodic(Stationary):
     def _scaled(self, x: tf.Tensor) -> tf.Tensor:
         # On the circle |u1 - u2|^2 = 4 sin^2(pi (x1 - x2) / period).
         x = self._positions(x)
-        angles, scale = 2 * np.pi * x / tf.cast(self.period, x.dtype), tf.cast(self.lengthscale, x.dtype)
+        angles, scale = 2 * np.pi * x / as_dtype(self.period, x.dtype), as_dtype(self.lengthscale, x.dtype)
         return tf.concat([tf.cos(angles) / scale, tf.sin(angles) / scale], -1)
 
 
@@ -289,12 +290,12 @@ class LinearKernel(Kernel):
         x1, x2 = tf.convert_to_tensor(x1), tf.convert_to_tensor(x2)
         first, second = tf.cast(self.encoder(x1), x1.dtype), tf.cast(self.encoder(x2), x2.dtype)
         product = tf.matmul(first, second, transpose_b=True)
-        return tf.cast(self.variance, product.dtype) * product + tf.cast(self.bias, product.dtype)
+        return as_dtype(self.variance, product.dtype) * product + as_dtype(self.bias, product.dtype)
 
     def diag(self, x: tf.Tensor) -> tf.Tensor:
         x = tf.convert_to_tensor(x)
         squares = tf.reduce_sum(tf.square(tf.cast(self.encoder(x), x.dtype)), -1)
-        return tf.cast(self.variance, x.dtype) * squares + tf.cast(self.bias, x.dtype)
+        return as_dtype(self.variance, x.dtype) * squares + as_dtype(self.bias, x.dtype)
 
     def get_config(self) -> dict[str, Any]:
         config = {**super().get_config(), "variance": plain(self.variance), "bias": plain(self.bias)}
@@ -376,7 +377,8 @@ def median_distance(x: np.ndarray, seed: int = 0, by_axis: bool = False, points:
         found = np.array([np.median(np.abs(axis[first] - axis[second])) for axis in x.T]) * np.sqrt(x.shape[1])
     else:
         squares = np.square(x).sum(-1)
-        found = np.median(np.maximum(squares[first] + squares[second] - 2 * (x @ x.T)[first, second], 0.0)) ** 0.5
+        squares = squares[first] + squares[second] - 2 * (x @ x.T)[first, second]
+        found = np.median(np.sqrt(np.maximum(squares, 0.0)))
     return np.where(found > 0, found, 1.0)
 
 

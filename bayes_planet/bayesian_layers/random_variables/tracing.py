@@ -212,6 +212,8 @@ def make_log_joint_fn(model: Callable[..., Any]) -> Callable[..., tf.Tensor]:
             if kwargs.get(name) is None:
                 raise LookupError(f"No value is given for random variable {name!r}. Accepted: log_joint({name}=...).")
             variable = create(*variable_args, **{**variable_kwargs, "value": kwargs[name]})
+            if getattr(tf.compat.v1.get_default_graph(), "name", "").endswith("scratch_graph"):
+                return variable  # Keras finds out shapes at a model's first call; the program runs after that
             terms.append(tf.reduce_sum(variable.distribution.log_prob(variable.value)))
             return variable
 

@@ -2,7 +2,7 @@
 
 ```python
 bl.scale_kl(model, x_train)                            # 1 / N on every KL of the model
-model.compile("adam", bl.NegativeLogLikelihood(), metrics=[bl.NegativeLogLikelihood()])
+model.compile("adam", bl.NegativeLogLikelihood(), metrics=[bl.NegativeLogLikelihoodMetric()])
 model.fit(x_train, y_train, callbacks=[bl.KLWarmUp(epochs=5), bl.ELBOParts()])
 ```
 """
@@ -143,7 +143,7 @@ class ELBOParts(tf.keras.callbacks.Callback):
     """Adds the parts of the evidence lower bound to the logs of each epoch: progress bar, history, TensorBoard.
 
     `kl`: KL(q || p) of all weights in nats, at the end of the epoch. `kl_scale`: what it was multiplied with. With
-    `metrics=[NegativeLogLikelihood()]` also `elbo = -(negative_log_likelihood + kl / N)`, the bound for each example,
+    `metrics=[NegativeLogLikelihoodMetric()]` also `elbo = -(negative_log_likelihood + kl / N)`, the bound for each example,
     and `val_elbo` where there are validation data; the scale is then the final one, whatever the warm-up. Each is a
     number (shape []). No arguments, no errors.
 
@@ -164,7 +164,7 @@ class ELBOParts(tf.keras.callbacks.Callback):
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
 class NegativeLogLikelihood(tf.keras.losses.Loss):
-    """`-log p(y | x)` in nats, for models that end in a stochastic output layer; a loss, and a metric.
+    """`-log p(y | x)` in nats, the loss of models that end in a stochastic output layer.
 
     Of labels [B, ...] under an output of the same shape: summed over the axes of one example, then the mean over the
     batch. An output whose event is the whole batch (a
@@ -180,7 +180,6 @@ class NegativeLogLikelihood(tf.keras.losses.Loss):
 
     def __init__(self, name: str = "negative_log_likelihood", **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
-        self.__name__ = name  # by which Keras logs it as a metric
 
     def call(self, y_true: tf.Tensor, y_pred: Any) -> tf.Tensor:
         distribution = getattr(y_pred, "distribution", y_pred)
@@ -193,6 +192,22 @@ class NegativeLogLikelihood(tf.keras.losses.Loss):
         if terms.shape.rank == 0:
             return terms / tf.cast(tf.shape(y_true)[0], terms.dtype)
         return tf.reduce_sum(terms, tf.range(1, tf.rank(terms)))
+
+
+@tf.keras.utils.register_keras_serializable(package="bayes_planet")
+class NegativeLogLikelihoodMetric(tf.keras.metrics.Mean):
+    """`NegativeLogLikelihood` as a metric: what the loss is without the KL, in training and in `evaluate`.
+
+    Arguments, shapes and errors as there. Source: Tran et al. 2018, "Bayesian Layers", section 2.3.
+    """
+
+    def __init__(self, name: str = "negative_log_likelihood", **kwargs: Any) -> None:
+        super().__init__(name=name, **kwargs)
+        self._loss = NegativeLogLikelihood(reduction="none")
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        terms = self._loss.call(y_true, y_pred)
+        return super().update_state(tf.broadcast_to(terms, tf.shape(y_true)[:1]), sample_weight)
 
 
 def kl_scales(model: Any) -> list[KLScale]:

@@ -83,7 +83,7 @@ def test_restarts_bring_all_codes_into_use(ema):
         used[restart] = len(np.unique(layer.codes(x)))
         error = np.square(x - tf.gather(layer.table, layer.codes(x)).numpy()).sum(-1).mean()
     assert used[0.5] >= 16 and used[0.5] > used[None]
-    assert error < 0.5
+    assert error < 1.0  # 0.02 within a cluster, 25 from one to the next, 62 from the middle
 
 
 def test_configs_and_errors():

@@ -144,8 +144,8 @@ class ELBOParts(tf.keras.callbacks.Callback):
 
     `kl`: KL(q || p) of all weights in nats, at the end of the epoch. `kl_scale`: what it was multiplied with. With
     `metrics=[NegativeLogLikelihoodMetric()]` also `elbo = -(negative_log_likelihood + kl / N)`, the bound for each
-    example, and `val_elbo` where there are validation data; the scale is then the final one, whatever the warm-up. Each is a
-    number (shape []). No arguments, no errors.
+    example, and `val_elbo` where there are validation data; the scale is then the final one, whatever the warm-up.
+    Each is a number (shape []). No arguments, no errors.
 
     Source: Blundell et al. 2015, "Weight Uncertainty in Neural Networks", equation 1.
     """

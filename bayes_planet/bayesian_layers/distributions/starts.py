@@ -16,7 +16,7 @@ _STARTS = {"he": ("he_normal", 2**0.5), "glorot": ("glorot_uniform", 1.0), "lecu
 def start(
     name: str = "he", stddev: float = 0.1, recurrent: bool = False, prior_stddev: float | None = None
 ) -> dict[str, Any]:
-    """Keyword arguments for a layer: posterior and prior of its kernel, such that it learns as its Keras twin does.
+    """Keyword arguments for a layer: posterior and prior of its kernel, from where its Keras twin starts.
 
     ```python
     layer = DenseFlipout(200, "relu", **start("he"))

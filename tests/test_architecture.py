@@ -62,6 +62,10 @@ TENSORFLOW = {"tensorflow", "tensorflow_probability", "tf_keras", "tf_agents", "
 NO_TENSORFLOW = ("", "arguments", "files", "config", "config.presets", "config.stages", "configs", "envs", "envs.worker", "envs.control_suite", "replay",
                  "runs.metrics", "runs.run_directory", "runs.seeds", "runs.spaces", "runs.starts", "cli")  # fmt: skip
 LINES = 400
+CIRCLES = {  # to be mended; nothing is added here
+    ("bayes_planet.agents.callbacks", "bayes_planet.agents.learning", "bayes_planet.agents.model"),
+    ("bayes_planet.world_model.policy_loss", "bayes_planet.world_model.world_model"),
+}
 
 
 def sources(folder: Path) -> list[Path]:
@@ -137,6 +141,40 @@ def imported_with_the_module(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             found.add(str(node.module).partition(".")[0])
         left.extend(ast.iter_child_nodes(node))
+    return found
+
+
+def test_no_two_modules_import_each_other_in_a_circle():
+    """Module by module. Imports inside functions and for type checkers count; a parent package's __init__ does not."""
+    modules = {module_name(path): path for path in MODULES}
+    left = {}
+    for name, path in modules.items():
+        found = {target if target in modules else target.rpartition(".")[0] for target in imports(path)}
+        left[name] = (found & set(modules)) - {name}
+    circles = set()
+    while left:  # what imports nothing that is left, or is imported by nothing that is left, is in no circle
+        ends = {name for name, others in left.items() if not others & set(left)}
+        ends |= set(left) - set().union(*left.values())
+        if not ends:
+            start = min(left)
+            ends = {name for name in reached(left, start) if start in reached(left, name)}
+            circles |= {tuple(sorted(ends))} if len(ends) > 1 else set()
+            ends = ends or {start}
+        left = {name: others - ends for name, others in left.items() if name not in ends}
+    assert circles == CIRCLES
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def reached(graph: dict[str, set[str]], start: str) -> set[str]:
+    """What `start` imports, directly or not."""
+    found, waiting = set(), [start]
+    while waiting:
+        new = graph.get(waiting.pop(), set()) - found
+        found |= new
+        waiting += new
     return found
 
 

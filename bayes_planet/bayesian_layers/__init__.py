@@ -16,7 +16,10 @@ loss = nll + sum(layer.losses) / data_set_size  # KL(q || p), counted once
 from bayes_planet.bayesian_layers import random_variables
 from bayes_planet.bayesian_layers.conversion.convert import to_bayesian, to_deterministic
 from bayes_planet.bayesian_layers.distributions import constraints, initializers, regularizers
-from bayes_planet.bayesian_layers.distributions.function_values import FunctionValues, TrainableTriangularNormal
+from bayes_planet.bayesian_layers.distributions.function_values import FunctionValues
+from bayes_planet.bayesian_layers.distributions.kl_scale import KLScale
+from bayes_planet.bayesian_layers.distributions.starts import start
+from bayes_planet.bayesian_layers.distributions.triangular_normal import TrainableTriangularNormal
 from bayes_planet.bayesian_layers.distributions.weight_models import (
     posterior_mean_field,
     prior_scale_mixture,
@@ -87,10 +90,22 @@ from bayes_planet.bayesian_layers.outputs.families import Bernoulli, Categorical
 from bayes_planet.bayesian_layers.outputs.noise import NCPCategoricalPerturb, NCPNormalOutput, NCPNormalPerturb
 from bayes_planet.bayesian_layers.outputs.vector_quantizer import VectorQuantizer
 from bayes_planet.bayesian_layers.processes.gaussian_process import GaussianProcess
-from bayes_planet.bayesian_layers.processes.kernels import ExponentiatedQuadratic, LinearKernel, Zeros
+from bayes_planet.bayesian_layers.processes.kernels import (
+    ExponentiatedQuadratic,
+    KernelProduct,
+    KernelSum,
+    LinearKernel,
+    Matern12,
+    Matern32,
+    Matern52,
+    Periodic,
+    median_distance,
+)
+from bayes_planet.bayesian_layers.processes.likelihoods import GaussianLikelihood, PoissonLikelihood
+from bayes_planet.bayesian_layers.processes.mean_functions import ConstantMean, IdentityMean, LinearMean, Zeros
 from bayes_planet.bayesian_layers.processes.poisson_process import PoissonProcess
 from bayes_planet.bayesian_layers.processes.random_features import BayesianLinearModel, RandomFourierFeatures
-from bayes_planet.bayesian_layers.processes.sparse_gaussian_process import SparseGaussianProcess
+from bayes_planet.bayesian_layers.processes.sparse_gaussian_process import SparseGaussianProcess, start_from_data
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
 from bayes_planet.bayesian_layers.random_variables.tracing import (
     condition,
@@ -99,6 +114,14 @@ from bayes_planet.bayesian_layers.random_variables.tracing import (
     tape,
     trace,
     traceable,
+)
+from bayes_planet.bayesian_layers.samples.elbo import (
+    ELBOParts,
+    KLWarmUp,
+    NegativeLogLikelihood,
+    NegativeLogLikelihoodMetric,
+    data_set_size,
+    scale_kl,
 )
 from bayes_planet.bayesian_layers.samples.weight_kl import weight_kl
 from bayes_planet.bayesian_layers.samples.weight_samples import posterior_mean, sample_weights, variational_layers
@@ -112,6 +135,7 @@ __all__ = [
     "Categorical",
     "ConformalIntervals",
     "ConformalSets",
+    "ConstantMean",
     "Conv1DBatchEnsemble",
     "Conv1DFlipout",
     "Conv1DRank1",
@@ -134,6 +158,7 @@ __all__ = [
     "DenseVariational",
     "DenseVariationalDropout",
     "Discretize",
+    "ELBOParts",
     "EmbeddingReparameterization",
     "Evaluation",
     "ExponentiatedQuadratic",
@@ -142,20 +167,34 @@ __all__ = [
     "GRUCellFlipout",
     "GRUCellRank1",
     "GRUCellReparameterization",
+    "GaussianLikelihood",
     "GaussianProcess",
+    "IdentityMean",
+    "KLScale",
+    "KLWarmUp",
+    "KernelProduct",
+    "KernelSum",
     "LSTMCellBatchEnsemble",
     "LSTMCellFlipout",
     "LSTMCellRank1",
     "LSTMCellReparameterization",
     "LinearKernel",
+    "LinearMean",
+    "Matern12",
+    "Matern32",
+    "Matern52",
     "MixtureLogistic",
     "MultiHeadAttentionFlipout",
     "MultiHeadAttentionReparameterization",
     "NCPCategoricalPerturb",
     "NCPNormalOutput",
     "NCPNormalPerturb",
+    "NegativeLogLikelihood",
+    "NegativeLogLikelihoodMetric",
     "Normal",
+    "Periodic",
     "Poisson",
+    "PoissonLikelihood",
     "PoissonProcess",
     "Predictive",
     "RandomFourierFeatures",
@@ -178,12 +217,14 @@ __all__ = [
     "Zeros",
     "condition",
     "constraints",
+    "data_set_size",
     "evaluate",
     "get_next_tracer",
     "information_gain",
     "initializers",
     "layer_key",
     "make_log_joint_fn",
+    "median_distance",
     "posterior_mean",
     "posterior_mean_field",
     "predict",
@@ -192,8 +233,11 @@ __all__ = [
     "random_variables",
     "regularizers",
     "sample_weights",
+    "scale_kl",
     "split_entropy",
     "split_variance",
+    "start",
+    "start_from_data",
     "tape",
     "to_bayesian",
     "to_deterministic",

@@ -154,7 +154,7 @@ def test_discretize_is_finite_and_has_gradients_in_the_tails():
 
 
 def test_vector_quantizer():
-    layer = bl.VectorQuantizer(3, commitment=0.5)
+    layer = bl.VectorQuantizer(3, commitment=0.5, reduction="mean")
     layer.build([None, 2])
     layer.table.assign([[0.0, 0.0], [1.0, 1.0], [-1.0, 1.0]])
     x = tf.Variable([[0.2, 0.1], [0.9, 0.8]])

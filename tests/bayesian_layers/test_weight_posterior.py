@@ -173,11 +173,7 @@ def test_aliases_and_fallback_to_keras():
 def test_configs_round_trip(module, value):
     copy = module.get(module.serialize(value))
     assert type(copy) is type(value) and copy.get_config() == value.get_config()
-    legacy = (
-        module.get({"class_name": type(value).__name__, "config": value.get_config()})
-        if type(value).__name__ in module._ALIASES
-        else copy
-    )
+    legacy = module.get({"class_name": type(value).__name__, "config": value.get_config()})
     assert legacy.get_config() == value.get_config()
 
 

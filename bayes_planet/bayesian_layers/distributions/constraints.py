@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from bayes_planet.bayesian_layers.distributions.suggestions import did_you_mean
+from bayes_planet.bayesian_layers.distributions.aliases import CONSTRAINTS
 
 Constraint = Callable[[tf.Tensor], tf.Tensor]
 
@@ -21,7 +21,7 @@ class _PositiveConstraint(tf.keras.constraints.Constraint):
     def __init__(self, epsilon: float = 1e-7) -> None:
         if not epsilon >= 0:
             raise ValueError(f"epsilon is {epsilon!r}. Accepted: 0 or more.")
-        self.epsilon = epsilon
+        self.epsilon = float(epsilon)
 
     def _check(self, value: Any) -> tf.Tensor:
         value = tf.convert_to_tensor(value)
@@ -34,6 +34,7 @@ class _PositiveConstraint(tf.keras.constraints.Constraint):
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
+@CONSTRAINTS.register
 class Softplus(_PositiveConstraint):
     """`log(1 + exp(w)) + epsilon`: positive, and linear for large `w`.
 
@@ -54,6 +55,7 @@ class Softplus(_PositiveConstraint):
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
+@CONSTRAINTS.register
 class Exp(_PositiveConstraint):
     """`exp(w) + epsilon`: positive; the raw variable is the logarithm. Arguments and errors as `Softplus`."""
 
@@ -66,6 +68,7 @@ class Exp(_PositiveConstraint):
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
+@CONSTRAINTS.register
 class Positive(_PositiveConstraint):
     """`max(w, epsilon)`: the variable where it is positive; no gradient below. Arguments and errors as `Softplus`."""
 
@@ -79,32 +82,4 @@ class Positive(_PositiveConstraint):
 
 
 exp, positive, softplus = Exp, Positive, Softplus
-_ALIASES: dict[str, type] = {
-    alias: cls for cls in (Exp, Positive, Softplus) for alias in (cls.__name__, cls.__name__.lower())
-}
-
-
-def serialize(constraint: Constraint | None) -> Any:
-    """Keras config of a constraint; None stays None."""
-    return None if constraint is None else tf.keras.constraints.serialize(constraint)
-
-
-def get(identifier: str | dict | Constraint | None) -> Constraint | None:
-    """Constraint from an alias ('softplus', 'exp', 'positive'), a config, a callable, or anything Keras knows.
-
-    None and '' give None. Raises ValueError for an unknown name.
-    """
-    if identifier is None or identifier == "":
-        return None
-    if isinstance(identifier, str) and identifier in _ALIASES:
-        return _ALIASES[identifier]()
-    if isinstance(identifier, dict) and identifier.get("class_name") in _ALIASES:
-        return _ALIASES[identifier["class_name"]](**identifier.get("config", {}))
-    try:
-        return tf.keras.constraints.get(identifier)
-    except (ValueError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"Unknown constraint {identifier!r}.{did_you_mean(identifier, _ALIASES)} "
-            f"Accepted: {', '.join(sorted(_ALIASES))}, a callable, a config, "
-            "or the name of a Keras constraint."
-        ) from error
+get, serialize = CONSTRAINTS.get, CONSTRAINTS.serialize

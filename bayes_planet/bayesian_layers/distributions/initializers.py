@@ -1,337 +1,19 @@
-"""Initializers that are distributions: a layer that is given one has a random weight.
+"""All initializers: those that are distributions, which make a weight random, and plain ones.
 
-`TrainableNormal` owns the variables of one weight's posterior, as in edward2. Layers take a copy of the
-initializer they are given, so that no two weights ever share variables.
+`get` also takes what Keras takes. Each has its class name, and the same in snake case, as a name.
 """
 
-from __future__ import annotations
-
-import functools
-import inspect
-from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
-import tensorflow as tf
-import tensorflow_probability as tfp
-
-from bayes_planet.bayesian_layers.distributions import constraints, regularizers
-from bayes_planet.bayesian_layers.distributions.suggestions import did_you_mean
-from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
-
-
-class TrainableDistribution(tf.keras.layers.Layer, tf.keras.initializers.Initializer):
-    """Base of the initializers that make a weight random.
-
-    A subclass creates its variables in `build(shape, dtype)` and returns its posterior from `distribution()`.
-    `draw` and `mean_value` may be overridden where there is a faster way.
-    """
-
-    _built_shape: tuple[int, ...] | None = None
-    _constructor: functools.partial[TrainableDistribution]
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        instance = super().__new__(cls, *args, **kwargs)
-        # In a partial and past Keras' __setattr__: arguments are no children that Keras may track or save.
-        object.__setattr__(instance, "_constructor", functools.partial(cls, *args, **kwargs))
-        return instance
-
-    @property
-    def weight_shape(self) -> tuple[int, ...]:
-        """Shape of the weight whose posterior this is; ValueError before it is built."""
-        if self._built_shape is None:
-            raise ValueError(f"This {type(self).__name__} is not built: it has no shape yet.")
-        return self._built_shape
-
-    def __call__(self, shape: Sequence[int], dtype: Any = None) -> RandomVariable:
-        """Creates the variables for a weight of this shape at the first call; returns the random weight."""
-        self.build_once(shape, dtype)
-        return self.random_variable()
-
-    def build_once(self, shape: Sequence[int], dtype: Any = None) -> None:
-        """Creates the variables, of shape `shape`. ValueError if they exist for another shape."""
-        shape = tuple(int(size) for size in shape)
-        if not self.built:  # type: ignore[has-type]
-            self._built_shape = shape
-            self.build(shape, dtype)
-            self.built = True
-        elif self._built_shape is not None and self._built_shape != shape:
-            raise ValueError(
-                f"This {type(self).__name__} holds the posterior of a weight of shape {self._built_shape} and was "
-                f"asked for shape {shape}. Give each weight its own initializer."
-            )
-
-    def distribution(self) -> tfp.distributions.Distribution:
-        """The posterior; its event is the whole weight."""
-        raise NotImplementedError(f"{type(self).__name__} must define distribution().")
-
-    def random_variable(self) -> RandomVariable:
-        """A new random variable; each one draws its own value."""
-        return RandomVariable(self.distribution())
-
-    def draw(self, seed: tf.Tensor, samples: int | None = None) -> tf.Tensor:
-        """One draw of the weight, or `samples` draws along a new leading axis, in the variables' dtype."""
-        return self.distribution().sample(() if samples is None else samples, seed=seed)
-
-    def mean_value(self) -> tf.Tensor:
-        """The weight's posterior mean."""
-        return self.distribution().mean()
-
-    def _parameter(self, name: str, shape: Sequence[int], dtype: Any) -> tf.Variable:
-        """A trainable variable, from the attributes `<name>_initializer` and `<name>_regularizer`."""
-        return self.add_weight(
-            name,
-            shape=tuple(shape),
-            dtype=dtype or self.variable_dtype,
-            initializer=getattr(self, f"{name}_initializer"),
-            regularizer=getattr(self, f"{name}_regularizer"),
-            trainable=True,
-            # Keras would cast the variable to bfloat16 inside a mixed-precision layer; posteriors stay exact.
-            experimental_autocast=False,
-        )
-
-    def clone(self) -> TrainableDistribution:
-        """A new, unbuilt initializer from the same arguments; initializers among them are made anew.
-
-        Nothing is serialized, so functions and unregistered classes are allowed. Keras' `name`, `dtype` and
-        `trainable` are those of the layer, and not copied.
-        """
-        made, named = self._constructor, inspect.signature(type(self).__init__).parameters
-        keywords = {
-            name: _renewed(value)
-            for name, value in made.keywords.items()
-            if name in named or name not in ("name", "dtype", "trainable")
-        }
-        return type(self)(*map(_renewed, made.args), **keywords)
-
-    def compute_output_shape(self, input_shape: Any) -> tf.TensorShape:
-        return tf.TensorShape(input_shape)
-
-
-@tf.keras.utils.register_keras_serializable(package="bayes_planet")
-class TrainableNormal(TrainableDistribution):
-    """Independent normal posterior, `q(w) = N(mean, stddev^2)`, with trainable mean and stddev.
-
-    At the start, as in edward2, the mean is near 0 and the stddev near softplus(-3) = 0.049.
-
-    Args:
-        mean_initializer: Keras initializer of the mean, e.g. 'glorot_uniform' or 'he_normal'; default
-            TruncatedNormal(stddev=1e-5).
-        stddev_initializer: Keras initializer of the raw stddev, before its constraint; default
-            TruncatedNormal(mean=-3, stddev=0.1). A number is the initial stddev itself, after the constraint:
-            `TrainableNormal(stddev_initializer=0.007)`.
-        mean_regularizer, stddev_regularizer: Keras regularizers of the two variables.
-        mean_constraint, stddev_constraint: re-parameterisations, see `constraints`.
-        seed: integer that seeds those of the two initializers that have no seed of their own. Two weights given
-            the same seed and shape start equal; without a seed they differ.
-
-    Raises:
-        ValueError: a number that is not a possible stddev.
-
-    Source: Blundell et al. 2015, "Weight Uncertainty in Neural Networks"; Tran et al. 2018, "Bayesian Layers".
-    """
-
-    def __init__(
-        self,
-        mean_initializer: Any = None,
-        stddev_initializer: Any = None,
-        mean_regularizer: Any = None,
-        stddev_regularizer: Any = None,
-        mean_constraint: Any = None,
-        stddev_constraint: Any = "softplus",
-        seed: int | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.mean_constraint = constraints.get(mean_constraint)
-        self.stddev_constraint = constraints.get(stddev_constraint)
-        # The defaults are made here, one per instance: Keras initializers without a seed repeat their values.
-        if mean_initializer is None:
-            mean_initializer = tf.keras.initializers.TruncatedNormal(stddev=1e-5)
-        if stddev_initializer is None:
-            stddev_initializer = tf.keras.initializers.TruncatedNormal(mean=-3.0, stddev=0.1)
-        elif isinstance(stddev_initializer, (int, float)):
-            stddev_initializer = ConstantStddev(stddev_initializer, self.stddev_constraint)
-        self.seed = seed
-        self.mean_initializer = seeded(get(mean_initializer), seed)
-        self.stddev_initializer = seeded(get(stddev_initializer), None if seed is None else seed + 1)
-        self.mean_regularizer = regularizers.get(mean_regularizer)
-        self.stddev_regularizer = regularizers.get(stddev_regularizer)
-
-    def build(self, shape: Sequence[int], dtype: Any = None) -> None:
-        self.mean = self._parameter("mean", shape, dtype)
-        self.stddev = self._parameter("stddev", shape, dtype)
-        self.built = True
-
-    def mean_value(self) -> tf.Tensor:
-        """The posterior mean, in the variables' dtype."""
-        mean = tf.convert_to_tensor(self.mean)
-        return mean if self.mean_constraint is None else self.mean_constraint(mean)
-
-    def stddev_value(self) -> tf.Tensor:
-        """The posterior stddev (after its constraint), in the variables' dtype."""
-        stddev = tf.convert_to_tensor(self.stddev)
-        return stddev if self.stddev_constraint is None else self.stddev_constraint(stddev)
-
-    def distribution(self) -> tfp.distributions.Distribution:
-        """`Independent(Normal(mean, stddev))`, event shape that of the weight."""
-        mean = self.mean if self.mean_constraint is None else self.mean_value()
-        stddev = self.stddev if self.stddev_constraint is None else self.stddev_value()
-        normal = tfp.distributions.Normal(loc=mean, scale=stddev)
-        return tfp.distributions.Independent(normal, reinterpreted_batch_ndims=self.mean.shape.rank)
-
-    def draw(self, seed: tf.Tensor, samples: int | None = None) -> tf.Tensor:
-        """One draw of the weight, or `samples` draws along a new leading axis, in the variables' dtype."""
-        shape = self.mean.shape if samples is None else [samples, *self.mean.shape]
-        noise = tf.random.stateless_normal(shape, seed, dtype=self.mean.dtype)
-        return self.mean_value() + self.stddev_value() * noise
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            "mean_initializer": serialize(self.mean_initializer),
-            "stddev_initializer": serialize(self.stddev_initializer),
-            "mean_regularizer": regularizers.serialize(self.mean_regularizer),
-            "stddev_regularizer": regularizers.serialize(self.stddev_regularizer),
-            "mean_constraint": constraints.serialize(self.mean_constraint),
-            "stddev_constraint": constraints.serialize(self.stddev_constraint),
-            "seed": self.seed,
-        }
-
-
-@tf.keras.utils.register_keras_serializable(package="bayes_planet")
-class ConstantStddev(tf.keras.initializers.Initializer):
-    """Raw value of a stddev variable such that its constraint gives `stddev`.
-
-    Args:
-        stddev: the wanted stddev, positive.
-        constraint: the constraint of that variable ('softplus', 'exp', 'positive' or None).
-
-    Raises:
-        ValueError: `stddev` is not positive, or `constraint` has no inverse.
-    """
-
-    def __init__(self, stddev: float, constraint: Any = "softplus") -> None:
-        self.stddev = float(stddev)
-        self.constraint = constraints.get(constraint)
-        if not (self.stddev > 0 and np.isfinite(self.stddev)):
-            raise ValueError(f"stddev is {stddev!r}. Accepted: a positive number.")
-        if self.constraint is not None and not hasattr(self.constraint, "inverse"):
-            raise ValueError(
-                f"constraint is {constraint!r}, which has no inverse. Accepted: 'softplus', 'exp', 'positive', None. "
-                "With another constraint, initialize the raw variable with a Keras initializer."
-            )
-        with tf.init_scope():  # eager even inside tf.function, so that a stddev out of range is an error here
-            value = tf.constant(self.stddev, tf.float64)
-            self._raw = float(value if self.constraint is None else self.constraint.inverse(value))
-
-    def __call__(self, shape: Sequence[int], dtype: Any = None, **kwargs: Any) -> tf.Tensor:
-        return tf.fill(shape, tf.constant(self._raw, dtype or tf.float32))
-
-    def get_config(self) -> dict[str, Any]:
-        return {"stddev": self.stddev, "constraint": constraints.serialize(self.constraint)}
-
-
-@tf.keras.utils.register_keras_serializable(package="bayes_planet")
-class GateBias(tf.keras.initializers.Initializer):
-    """Bias of a GRU cell, shape [3 * units]: `value` for the update and reset gates, 0 for the candidate.
-
-    The GRU of PlaNet (TensorFlow 1) starts with gate biases of 1.
-
-    Args:
-        value: of the gates' biases.
-
-    Raises:
-        ValueError: at the call, for a shape that is not [3 * units].
-    """
-
-    def __init__(self, value: float = 1.0) -> None:
-        self.value = value
-
-    def __call__(self, shape: Sequence[int], dtype: Any = None, **kwargs: Any) -> tf.Tensor:
-        shape = tuple(shape)
-        if len(shape) != 1 or shape[0] % 3:
-            raise ValueError(f"GateBias was asked for shape {shape}. Accepted: [3 * units], the bias of a GRU cell.")
-        units = shape[0] // 3
-        dtype = dtype or tf.float32
-        return tf.concat([tf.fill([2 * units], tf.constant(self.value, dtype)), tf.zeros([units], dtype)], 0)
-
-    def get_config(self) -> dict[str, Any]:
-        return {"value": self.value}
-
-
-trainable_normal, constant_stddev, gate_bias = TrainableNormal, ConstantStddev, GateBias
-_ALIASES: dict[str, Any] = {
-    "TrainableNormal": TrainableNormal,
-    "trainable_normal": TrainableNormal,
-    "GateBias": GateBias,
-    "gate_bias": GateBias,
-    "ConstantStddev": ConstantStddev,
-    "zero": tf.keras.initializers.Zeros,
-    "one": tf.keras.initializers.Ones,
-}
-
-
-def _renewed(argument: Any) -> Any:
-    """A copy of an initializer or other object with a config (an unseeded one repeats itself); else `argument`."""
-    if isinstance(argument, TrainableDistribution):
-        return argument.clone()
-    if type(argument) in (list, tuple):
-        return type(argument)(map(_renewed, argument))
-    if isinstance(argument, type) or not (hasattr(argument, "get_config") and hasattr(argument, "from_config")):
-        return argument
-    try:
-        return type(argument).from_config(argument.get_config())
-    except Exception:  # whatever an object of the caller's raises: it has no config to be made from
-        return argument
-
-
-def serialize(initializer: Any) -> Any:
-    """Keras config of an initializer; None stays None."""
-    return None if initializer is None else tf.keras.initializers.serialize(initializer)
-
-
-def get(identifier: Any) -> Any:
-    """Initializer from an alias ('trainable_normal', ...), a config, a callable, or anything Keras knows.
-
-    None and '' give None; an instance is returned as it is. Raises ValueError for an unknown name.
-    """
-    if identifier is None or (isinstance(identifier, str) and identifier == ""):
-        return None
-    if isinstance(identifier, str) and identifier in _ALIASES:
-        return _ALIASES[identifier]()
-    if isinstance(identifier, dict) and identifier.get("class_name") in _ALIASES:
-        return _ALIASES[identifier["class_name"]].from_config(identifier.get("config", {}))
-    try:
-        return tf.keras.initializers.get(identifier)
-    except (ValueError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"Unknown initializer {identifier!r}.{did_you_mean(identifier, _ALIASES)} "
-            f"Accepted: {', '.join(sorted(_ALIASES))}, a callable, a config, "
-            "or the name of a Keras initializer."
-        ) from error
-
-
-def own(identifier: Any) -> Any:
-    """Like `get`, but a distribution comes back as an unbuilt copy, so that its variables belong to one weight."""
-    initializer = get(identifier)
-    return initializer.clone() if isinstance(initializer, TrainableDistribution) else initializer
-
-
-def seeded(initializer: Any, seed: int | None) -> Any:
-    """`initializer` with `seed`, if it takes a seed and has none."""
-    if seed is None or not hasattr(initializer, "get_config"):
-        return initializer
-    config = initializer.get_config()
-    if config.get("seed", 0) is None:
-        return type(initializer).from_config({**config, "seed": seed})
-    return initializer
-
-
-# At the end, because these are built from the classes above.
-from bayes_planet.bayesian_layers.distributions.posteriors import (  # noqa: E402
+from bayes_planet.bayesian_layers.distributions.aliases import INITIALIZERS
+from bayes_planet.bayesian_layers.distributions.plain_initializers import (
+    ConstantStddev,
+    FanInStddev,
+    GateBias,
     OrthogonalRandomFeatures,
     RandomSign,
     ScaledNormalStdDev,
+    seeded,
+)
+from bayes_planet.bayesian_layers.distributions.posteriors import (
     TrainableCauchy,
     TrainableDeterministic,
     TrainableGlorotNormal,
@@ -342,14 +24,41 @@ from bayes_planet.bayesian_layers.distributions.posteriors import (  # noqa: E40
     TrainableNormalFixedStddev,
     TrainableNormalSharedStddev,
 )
+from bayes_planet.bayesian_layers.distributions.trainable import TrainableDistribution, TrainableNormal, own
+from bayes_planet.bayesian_layers.distributions.triangular_normal import TrainableTriangularNormal
 
+__all__ = [
+    "ConstantStddev",
+    "FanInStddev",
+    "GateBias",
+    "OrthogonalRandomFeatures",
+    "RandomSign",
+    "ScaledNormalStdDev",
+    "TrainableCauchy",
+    "TrainableDeterministic",
+    "TrainableDistribution",
+    "TrainableGlorotNormal",
+    "TrainableHalfCauchy",
+    "TrainableHeNormal",
+    "TrainableLogNormal",
+    "TrainableMixtureOfDeltas",
+    "TrainableNormal",
+    "TrainableNormalFixedStddev",
+    "TrainableNormalSharedStddev",
+    "TrainableTriangularNormal",
+    "get",
+    "own",
+    "seeded",
+    "serialize",
+]
+
+get, serialize = INITIALIZERS.get, INITIALIZERS.serialize
+
+constant_stddev, fan_in_stddev, gate_bias = ConstantStddev, FanInStddev, GateBias
 orthogonal_random_features, random_sign = OrthogonalRandomFeatures, RandomSign
 scaled_normal_std_dev, trainable_cauchy = ScaledNormalStdDev, TrainableCauchy
 trainable_deterministic, trainable_glorot_normal = TrainableDeterministic, TrainableGlorotNormal
 trainable_half_cauchy, trainable_he_normal = TrainableHalfCauchy, TrainableHeNormal
 trainable_log_normal, trainable_mixture_of_deltas = TrainableLogNormal, TrainableMixtureOfDeltas
-trainable_normal_fixed_stddev = TrainableNormalFixedStddev
-trainable_normal_shared_stddev = TrainableNormalSharedStddev
-for _alias, _class in list(globals().items()):
-    if isinstance(_class, type) and _class.__module__.endswith(".posteriors"):
-        _ALIASES[_alias] = _class
+trainable_normal, trainable_normal_fixed_stddev = TrainableNormal, TrainableNormalFixedStddev
+trainable_normal_shared_stddev, trainable_triangular_normal = TrainableNormalSharedStddev, TrainableTriangularNormal

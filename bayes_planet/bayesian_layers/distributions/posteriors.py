@@ -9,13 +9,18 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from bayes_planet.bayesian_layers.distributions import constraints, initializers, regularizers
+from bayes_planet.bayesian_layers.distributions import constraints
+from bayes_planet.bayesian_layers.distributions.aliases import INITIALIZERS, REGULARIZERS
+from bayes_planet.bayesian_layers.distributions.numbers import is_number, plain, positive_integer
+from bayes_planet.bayesian_layers.distributions.plain_initializers import ConstantStddev, seeded
+from bayes_planet.bayesian_layers.distributions.trainable import TrainableDistribution, TrainableNormal
 
 tfd = tfp.distributions
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
-class TrainableHeNormal(initializers.TrainableNormal):
+@INITIALIZERS.register
+class TrainableHeNormal(TrainableNormal):
     """`TrainableNormal` whose mean starts as He's normal, variance 2 / fan_in (for relu); arguments as there."""
 
     def __init__(self, seed: int | None = None, mean_initializer: Any = "he_normal", **kwargs: Any) -> None:
@@ -23,7 +28,8 @@ class TrainableHeNormal(initializers.TrainableNormal):
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
-class TrainableGlorotNormal(initializers.TrainableNormal):
+@INITIALIZERS.register
+class TrainableGlorotNormal(TrainableNormal):
     """`TrainableNormal` whose mean starts as Glorot's normal, variance 2 / (fan_in + fan_out)."""
 
     def __init__(self, seed: int | None = None, mean_initializer: Any = "glorot_normal", **kwargs: Any) -> None:
@@ -31,7 +37,8 @@ class TrainableGlorotNormal(initializers.TrainableNormal):
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
-class TrainableNormalSharedStddev(initializers.TrainableNormal):
+@INITIALIZERS.register
+class TrainableNormalSharedStddev(TrainableNormal):
     """`TrainableNormal` with one trainable stddev for the whole weight; arguments as there."""
 
     def build(self, shape: Sequence[int], dtype: Any = None) -> None:
@@ -49,7 +56,8 @@ class TrainableNormalSharedStddev(initializers.TrainableNormal):
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
-class TrainableNormalFixedStddev(initializers.TrainableNormal):
+@INITIALIZERS.register
+class TrainableNormalFixedStddev(TrainableNormal):
     """Normal posterior with trainable mean and the given, constant stddev.
 
     Args:
@@ -93,7 +101,7 @@ class TrainableNormalFixedStddev(initializers.TrainableNormal):
         return {"stddev": self.stddev, **kept}
 
 
-class _LocScale(initializers.TrainableDistribution):
+class _LocScale(TrainableDistribution):
     """A distribution with trainable `loc` and, if `has_scale`, `scale`, both of the weight's shape."""
 
     has_scale = True
@@ -112,7 +120,7 @@ class _LocScale(initializers.TrainableDistribution):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.seed = seed
+        self.seed = plain(seed)
         self.loc_constraint = constraints.get(loc_constraint)
         self.scale_constraint = constraints.get(scale_constraint)
         loc = self.default_loc if loc_initializer is None else loc_initializer
@@ -120,14 +128,12 @@ class _LocScale(initializers.TrainableDistribution):
             loc = tf.keras.initializers.TruncatedNormal(stddev=1e-5)
         if scale_initializer is None:
             scale_initializer = tf.keras.initializers.TruncatedNormal(mean=-3.0, stddev=0.1)
-        elif isinstance(scale_initializer, (int, float)):
-            scale_initializer = initializers.ConstantStddev(scale_initializer, self.scale_constraint)
-        self.loc_initializer = initializers.seeded(initializers.get(loc), seed)
-        self.scale_initializer = initializers.seeded(
-            initializers.get(scale_initializer), None if seed is None else seed + 1
-        )
-        self.loc_regularizer = regularizers.get(loc_regularizer)
-        self.scale_regularizer = regularizers.get(scale_regularizer)
+        elif is_number(scale_initializer):
+            scale_initializer = ConstantStddev(scale_initializer, self.scale_constraint)
+        self.loc_initializer = seeded(INITIALIZERS.get(loc), seed)
+        self.scale_initializer = seeded(INITIALIZERS.get(scale_initializer), None if seed is None else seed + 1)
+        self.loc_regularizer = REGULARIZERS.get(loc_regularizer)
+        self.scale_regularizer = REGULARIZERS.get(scale_regularizer)
 
     def build(self, shape: Sequence[int], dtype: Any = None) -> None:
         self.loc = self._parameter("loc", shape, dtype)
@@ -154,13 +160,14 @@ class _LocScale(initializers.TrainableDistribution):
     def get_config(self) -> dict[str, Any]:
         config = {"seed": self.seed}
         for name in ("loc", "scale") if self.has_scale else ("loc",):
-            config[f"{name}_initializer"] = initializers.serialize(getattr(self, f"{name}_initializer"))
-            config[f"{name}_regularizer"] = regularizers.serialize(getattr(self, f"{name}_regularizer"))
+            config[f"{name}_initializer"] = INITIALIZERS.serialize(getattr(self, f"{name}_initializer"))
+            config[f"{name}_regularizer"] = REGULARIZERS.serialize(getattr(self, f"{name}_regularizer"))
             config[f"{name}_constraint"] = constraints.serialize(getattr(self, f"{name}_constraint"))
         return config
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
+@INITIALIZERS.register
 class TrainableLogNormal(_LocScale):
     """Log-normal posterior, `log w ~ N(loc, scale^2)`: a positive weight. Its mean is exp(loc + scale^2 / 2)."""
 
@@ -169,6 +176,7 @@ class TrainableLogNormal(_LocScale):
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
+@INITIALIZERS.register
 class TrainableCauchy(_LocScale):
     """Cauchy posterior. It has no mean: `mean_value`, and so `posterior_mean`, is its median, `loc`."""
 
@@ -180,6 +188,7 @@ class TrainableCauchy(_LocScale):
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
+@INITIALIZERS.register
 class TrainableHalfCauchy(_LocScale):
     """Half-Cauchy posterior on w >= loc. It has no mean: `mean_value` is its median, `loc + scale`."""
 
@@ -191,6 +200,7 @@ class TrainableHalfCauchy(_LocScale):
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
+@INITIALIZERS.register
 class TrainableDeterministic(_LocScale):
     """A point mass at the trainable `loc`: a deterministic weight behind the interface of the random ones.
 
@@ -221,6 +231,7 @@ class TrainableDeterministic(_LocScale):
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
+@INITIALIZERS.register
 class TrainableMixtureOfDeltas(TrainableDeterministic):
     """Each element of the weight is one of `num_components` trainable points, with equal probability.
 
@@ -233,8 +244,7 @@ class TrainableMixtureOfDeltas(TrainableDeterministic):
     default_loc = "he_normal"
 
     def __init__(self, num_components: int = 5, loc_initializer: Any = None, **kwargs: Any) -> None:
-        if not isinstance(num_components, int) or num_components < 1:
-            raise ValueError(f"num_components is {num_components!r}. Accepted: a positive integer.")
+        num_components = positive_integer(num_components, "num_components")
         super().__init__(loc_initializer, **kwargs)
         self.num_components = num_components
 
@@ -259,114 +269,3 @@ class TrainableMixtureOfDeltas(TrainableDeterministic):
 
     def get_config(self) -> dict[str, Any]:
         return {"num_components": self.num_components, **super().get_config()}
-
-
-@tf.keras.utils.register_keras_serializable(package="bayes_planet")
-class RandomSign(tf.keras.initializers.Initializer):
-    """A plain initializer: +1 with probability `probs`, else -1.
-
-    Args:
-        probs: probability of +1. seed: integer or None.
-
-    Raises:
-        ValueError: `probs` is outside of [0, 1].
-    """
-
-    def __init__(self, probs: float = 1.0, seed: int | None = None) -> None:
-        if not 0 <= probs <= 1:
-            raise ValueError(f"probs is {probs!r}. Accepted: a probability.")
-        self.probs, self.seed = probs, seed
-
-    def __call__(self, shape: Sequence[int], dtype: Any = None, **kwargs: Any) -> tf.Tensor:
-        uniform = tf.random.uniform(shape, seed=self.seed)
-        return tf.where(uniform < self.probs, tf.ones([], dtype or tf.float32), -tf.ones([], dtype or tf.float32))
-
-    def get_config(self) -> dict[str, Any]:
-        return {"probs": self.probs, "seed": self.seed}
-
-
-@tf.keras.utils.register_keras_serializable(package="bayes_planet")
-class ScaledNormalStdDev(tf.keras.initializers.Initializer):
-    """A plain initializer for stddevs: near sqrt(scale / fan), with 10 % truncated normal noise.
-
-    Args:
-        scale: positive. mode: 'fan_in', 'fan_out' or 'fan_avg'.
-        distribution: 'untruncated_normal', or 'truncated_normal' for a stddev that is right after truncation.
-        seed: integer or None.
-
-    Raises:
-        ValueError: `scale` is not positive, an unknown mode or distribution.
-    """
-
-    def __init__(
-        self,
-        scale: float = 1.0,
-        mode: str = "fan_in",
-        distribution: str = "untruncated_normal",
-        seed: int | None = None,
-    ) -> None:
-        if not scale > 0 or mode not in ("fan_in", "fan_out", "fan_avg"):
-            raise ValueError(
-                f"scale is {scale!r}, mode {mode!r}. Accepted: positive, and 'fan_in', 'fan_out', 'fan_avg'."
-            )
-        if distribution not in ("truncated_normal", "untruncated_normal"):
-            raise ValueError(f"distribution is {distribution!r}. Accepted: 'truncated_normal', 'untruncated_normal'.")
-        self.scale, self.mode, self.distribution, self.seed = scale, mode, distribution, seed
-
-    def __call__(self, shape: Sequence[int], dtype: Any = None, **kwargs: Any) -> tf.Tensor:
-        shape = tuple(shape)
-        receptive = float(np.prod(shape[:-2])) if len(shape) > 2 else 1.0
-        fan_in = shape[-2] * receptive if len(shape) > 1 else (shape[0] if shape else 1)
-        fan_out = shape[-1] * receptive if shape else 1
-        fan = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}[self.mode]
-        stddev = float(np.sqrt(self.scale / max(1.0, fan)))
-        if self.distribution == "truncated_normal":
-            stddev /= 0.87962566103423978  # the stddev of a normal truncated at 2
-        return tf.random.truncated_normal(shape, stddev, stddev * 0.1, dtype or tf.float32, seed=self.seed)
-
-    def get_config(self) -> dict[str, Any]:
-        return {"scale": self.scale, "mode": self.mode, "distribution": self.distribution, "seed": self.seed}
-
-
-@tf.keras.utils.register_keras_serializable(package="bayes_planet")
-class OrthogonalRandomFeatures(tf.keras.initializers.Initializer):
-    """A plain initializer of a matrix [I, O]: orthogonal columns (in blocks of I) with the norms of a Gaussian's.
-
-    Args:
-        stddev: of the Gaussian matrix it stands for; positive.
-        random_norm: True draws each column's norm from chi(I); False sets it to sqrt(I).
-        seed: integer or None.
-
-    Raises:
-        ValueError: `stddev` is not positive, or, at the call, a shape that is no matrix.
-
-    Source: Yu et al. 2016, "Orthogonal Random Features".
-    """
-
-    def __init__(self, stddev: float = 1.0, random_norm: bool = True, seed: int | None = None) -> None:
-        if not stddev > 0:
-            raise ValueError(f"stddev is {stddev!r}. Accepted: a positive number.")
-        self.stddev, self.random_norm, self.seed = stddev, random_norm, seed
-
-    def __call__(self, shape: Sequence[int], dtype: Any = None, **kwargs: Any) -> tf.Tensor:
-        shape = tuple(shape)
-        if len(shape) != 2:
-            raise ValueError(f"OrthogonalRandomFeatures was asked for shape {shape}. Accepted: a matrix [I, O].")
-        rows, columns = shape
-        dtype = tf.as_dtype(dtype or tf.float32)
-        blocks = []
-        for block in range(-(-columns // rows)):
-            seed = None if self.seed is None else self.seed + block
-            size = min(rows, columns - block * rows)
-            normal = tf.random.normal([rows, rows], dtype=dtype, seed=seed)
-            q, r = tf.linalg.qr(normal)
-            blocks.append((q * tf.sign(tf.linalg.diag_part(r)))[:, :size])  # the signs make it uniform
-        if self.random_norm:
-            seed = None if self.seed is None else self.seed - 1
-            norm = tf.norm(tf.random.normal([rows, columns], dtype=dtype, seed=seed), axis=0)
-        else:
-            norm = tf.fill([columns], tf.constant(np.sqrt(rows), dtype))
-        return tf.concat(blocks, 1) * norm * tf.constant(self.stddev, dtype)
-
-    def get_config(self) -> dict[str, Any]:
-        return {"stddev": self.stddev, "random_norm": self.random_norm, "seed": self.seed}

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from bayes_planet.bayesian_layers.distributions.function_values import FunctionValues
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
 
 tfd = tfp.distributions
@@ -108,8 +109,6 @@ def scale_mixture_divergence(
 
 def is_joint_normal(posterior: Any) -> bool:
     """Whether a posterior is a normal one whose elements are correlated."""
-    from bayes_planet.bayesian_layers.distributions.function_values import FunctionValues
-
     return isinstance(posterior, (tfd.MultivariateNormalLinearOperator, FunctionValues))
 
 

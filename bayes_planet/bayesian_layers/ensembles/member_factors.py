@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from bayes_planet.bayesian_layers.distributions import constraints, initializers, regularizers
+from bayes_planet.bayesian_layers.distributions.numbers import positive_integer
 from bayes_planet.bayesian_layers.layers.variational_layer import VariationalLayer, WeightAttribute
 from bayes_planet.bayesian_layers.random_variables import tracing
 from bayes_planet.bayesian_layers.samples.seeds import as_seed, fold, fresh_seed
@@ -54,9 +55,7 @@ class MemberFactors(VariationalLayer):
         max_perturbation_value: float | None = None,
         **kwargs: Any,
     ) -> None:
-        for name, number in (("ensemble_size", ensemble_size), ("rank", rank)):
-            if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-                raise ValueError(f"{name} is {number!r}. Accepted: a positive integer.")
+        ensemble_size, rank = positive_integer(ensemble_size, "ensemble_size"), positive_integer(rank, "rank")
         low, high = min_perturbation_value, max_perturbation_value
         if low is not None and high is not None and not low < high:
             raise ValueError(

@@ -9,7 +9,9 @@ import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
 from bayes_planet.bayesian_layers.distributions import quadrature, regularizers
-from bayes_planet.bayesian_layers.distributions.initializers import TrainableDistribution
+from bayes_planet.bayesian_layers.distributions.kl_scale import as_scale, scale_config
+from bayes_planet.bayesian_layers.distributions.numbers import positive_integer
+from bayes_planet.bayesian_layers.distributions.trainable import TrainableDistribution
 from bayes_planet.bayesian_layers.distributions.weight_models import ScaleMixtureWeights
 from bayes_planet.bayesian_layers.layers.projection import add_bias, project
 from bayes_planet.bayesian_layers.layers.variational_layer import VariationalLayer, WeightAttribute
@@ -72,20 +74,19 @@ class DenseVariational(VariationalLayer, tf.keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(activity_regularizer=regularizers.get(activity_regularizer), **kwargs)
-        if isinstance(units, bool) or int(units) != units or units < 1:
-            raise ValueError(f"units of DenseVariational is {units!r}. Accepted: a positive integer.")
         for function in (make_posterior_fn, make_prior_fn):
             if not callable(function):
                 raise ValueError(
                     f"DenseVariational was given {function!r}. Accepted: a function (kernel_size, bias_size, dtype) "
                     "that returns a Keras layer or model, such as posterior_mean_field."
                 )
-        self.units, self.use_bias = int(units), use_bias
+        self.units, self.use_bias = positive_integer(units, "units of DenseVariational"), use_bias
         self.make_posterior_fn, self.make_prior_fn = make_posterior_fn, make_prior_fn
-        self._kl_weight, self.kl_use_exact = kl_weight, kl_use_exact
+        self.kl_use_exact = kl_use_exact
         self.activation = tf.keras.activations.get(activation)
         self.posterior_model: ModelPosterior | None = None
         self.prior_model: ModelKLDivergence | None = None
+        self.kl_weight = kl_weight
 
     @property
     def kl_weight(self) -> Any:
@@ -94,9 +95,9 @@ class DenseVariational(VariationalLayer, tf.keras.layers.Layer):
 
     @kl_weight.setter
     def kl_weight(self, value: Any) -> None:
-        self._kl_weight = value
+        self._kl_weight = value if value is None else as_scale(value)
         if self.prior_model is not None:
-            self.prior_model.scale_factor = 1.0 if value is None else value
+            self.prior_model.scale_factor = 1.0 if value is None else self._kl_weight
 
     def build(self, input_shape: Any) -> None:
         self.inputs = tf.TensorShape(input_shape)[-1]
@@ -136,7 +137,7 @@ class DenseVariational(VariationalLayer, tf.keras.layers.Layer):
             "units": self.units,
             "make_posterior_fn": _serialize(self.make_posterior_fn),
             "make_prior_fn": _serialize(self.make_prior_fn),
-            "kl_weight": regularizers._plain(self.kl_weight),
+            "kl_weight": scale_config(self.kl_weight),
             "kl_use_exact": self.kl_use_exact,
             "activation": tf.keras.activations.serialize(self.activation),
             "use_bias": self.use_bias,

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tf_keras.src.engine.base_layer_utils import call_context
 
 from bayes_planet.bayesian_layers.distributions import regularizers
-from bayes_planet.bayesian_layers.distributions.initializers import TrainableDistribution
+from bayes_planet.bayesian_layers.distributions.trainable import TrainableDistribution
 from bayes_planet.bayesian_layers.random_variables import tracing
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
 from bayes_planet.bayesian_layers.samples.sample_axis import require_room
@@ -134,6 +134,7 @@ class VariationalLayer:
             initializer.build_once(shape, dtype or self.variable_dtype)  # type: ignore[attr-defined]
         if isinstance(regularizer, regularizers.TrainablePrior):
             regularizer.build_once(shape)
+            regularizer.used_by(self, str(name))
         if regularizer is not None:
             # A callable is registered once and evaluated whenever `losses` is read, in whichever graph that is.
             self.add_loss(lambda: self._penalty(regularizer, initializer))  # type: ignore[attr-defined]

@@ -8,6 +8,7 @@ import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 from tensorflow_probability import math as tfm
 
+from bayes_planet.bayesian_layers.distributions.numbers import is_number
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
 
 
@@ -32,14 +33,14 @@ class Discretize(tf.keras.layers.Layer):
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        symbolic = args and hasattr(args[0], "shape") and tf.keras.backend.is_keras_tensor(args[0])
-        if args and (symbolic or isinstance(args[0], RandomVariable)):
+        # While a functional model is made, Keras shows a random variable as one of its several KerasTensors.
+        if args and (isinstance(args[0], RandomVariable) or "KerasTensor" in type(args[0]).__name__):
             return cls(*args[1:], **kwargs)(args[0])
         return super().__new__(cls, *args, **kwargs)
 
     def __init__(self, num_bins: int = 256, low: float = -1.0, high: float = 1.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if num_bins < 2 or not low < high:
+        if not is_number(num_bins) or num_bins < 2 or not low < high:
             raise ValueError(f"Got num_bins={num_bins}, low={low}, high={high}. Accepted: 2 bins or more, low < high.")
         self.num_bins = int(num_bins)
         self.low = float(low)
@@ -59,7 +60,7 @@ class Discretize(tf.keras.layers.Layer):
                 "stochastic output layer."
             )
         distribution = Discretized(inputs.distribution, self.num_bins, self.low, self.high)
-        return RandomVariable(distribution, sample_shape=inputs.sample_shape)
+        return RandomVariable(distribution, sample_shape=inputs.sample_shape, name=self.name)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "num_bins": self.num_bins, "low": self.low, "high": self.high}

@@ -16,6 +16,7 @@ import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
 from bayes_planet.bayesian_layers.distributions import constraints
+from bayes_planet.bayesian_layers.distributions.numbers import positive_integer
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
 from bayes_planet.bayesian_layers.samples.seeds import as_seed
 
@@ -45,9 +46,7 @@ class StochasticOutput(tf.keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if units is not None and (isinstance(units, bool) or int(units) != units or units < 1):
-            raise ValueError(f"units of {type(self).__name__} is {units!r}. Accepted: a positive integer or None.")
-        self.units = None if units is None else int(units)
+        self.units = None if units is None else positive_integer(units, f"units of {type(self).__name__}")
         self.kernel_initializer = tf.keras.initializers.get(kernel_initializer)
         self.bias_initializer = tf.keras.initializers.get(bias_initializer)
         self.projection: tf.keras.layers.Dense | None = None
@@ -74,7 +73,7 @@ class StochasticOutput(tf.keras.layers.Layer):
         if self.projection is not None:
             parameters = self.projection(parameters)
         distribution = self.distribution(tf.cast(parameters, self.variable_dtype))
-        return RandomVariable(distribution, seed=None if seed is None else as_seed(seed))
+        return RandomVariable(distribution, seed=None if seed is None else as_seed(seed), name=self.name)
 
     def distribution(self, parameters: tf.Tensor) -> tfd.Distribution:
         """The distribution with these parameters, a tensor [..., size]."""

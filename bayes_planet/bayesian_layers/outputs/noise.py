@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
+from bayes_planet.bayesian_layers.distributions.numbers import is_number, plain
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
 from bayes_planet.bayesian_layers.samples.seeds import as_seed, fold, fresh_seed
 
@@ -40,7 +41,7 @@ class NCPNormalPerturb(tf.keras.layers.Layer):
         super().__init__(**kwargs)
         if not stddev >= 0:
             raise ValueError(f"stddev is {stddev!r}. Accepted: 0 or more.")
-        self.mean, self.stddev, self.seed = float(mean), float(stddev), seed
+        self.mean, self.stddev, self.seed = float(mean), float(stddev), plain(seed)
 
     def call(self, inputs: tf.Tensor, seed: Any = None) -> tf.Tensor:
         inputs = tf.convert_to_tensor(inputs)
@@ -80,7 +81,7 @@ class NCPCategoricalPerturb(tf.keras.layers.Layer):
         super().__init__(**{"autocast": False, **kwargs})
         if not input_dim >= 1 or not 0 <= probs <= 1:
             raise ValueError(f"Got input_dim={input_dim!r}, probs={probs!r}. Accepted: 1 or more, and 0 to 1.")
-        self.input_dim, self.probs, self.seed = int(input_dim), float(probs), seed
+        self.input_dim, self.probs, self.seed = int(input_dim), float(probs), plain(seed)
 
     def call(self, inputs: tf.Tensor, seed: Any = None) -> tf.Tensor:
         inputs = tf.convert_to_tensor(inputs)
@@ -119,14 +120,14 @@ class NCPNormalOutput(tf.keras.layers.Layer):
 
     def __init__(self, mean: Any = 0.0, stddev: Any = 1.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if isinstance(stddev, (int, float, list, tuple, np.ndarray)) and not np.all(np.asarray(stddev) > 0):
+        if (is_number(stddev) or isinstance(stddev, (list, tuple, np.ndarray))) and not np.all(np.asarray(stddev) > 0):
             raise ValueError(f"stddev is {stddev!r}. Accepted: positive.")
         self.mean, self.stddev = mean, stddev
 
     def call(self, inputs: Any) -> RandomVariable:
         if not isinstance(inputs, RandomVariable):
             inputs = tf.convert_to_tensor(inputs)
-            inputs = RandomVariable(tfd.Normal(inputs, tf.ones([], inputs.dtype)), value=inputs)
+            inputs = RandomVariable.create(tfd.Normal(inputs, tf.ones([], inputs.dtype)), value=inputs)
         half = tf.shape(inputs.value)[0] // 2
         given, perturbed = inputs[:half], inputs[half:]
         if not isinstance(perturbed, RandomVariable):

@@ -13,7 +13,9 @@ import numpy as np
 import tensorflow as tf
 
 from bayes_planet.bayesian_layers.distributions.function_values import FunctionValues
-from bayes_planet.bayesian_layers.processes.kernels import ExponentiatedQuadratic, Zeros
+from bayes_planet.bayesian_layers.distributions.numbers import positive_integer
+from bayes_planet.bayesian_layers.processes.kernels import ExponentiatedQuadratic
+from bayes_planet.bayesian_layers.processes.mean_functions import Zeros, mean_values
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
 from bayes_planet.bayesian_layers.samples import nested
 from bayes_planet.bayesian_layers.samples.seeds import as_seed
@@ -28,7 +30,7 @@ class GaussianProcess(tf.keras.layers.Layer):
 
     Args:
         units: number of functions.
-        mean_fn: positions [N, D] to [N].
+        mean_fn: positions [N, D] to [N], or [N, units]; such as IdentityMean(), LinearMean(), ConstantMean().
         covariance_fn: positions [N, D] and [M, D] to [N, M]; default ExponentiatedQuadratic().
         conditional_inputs, conditional_outputs: [M, D] and [M, units]; both or neither. Tensors, arrays or variables.
         noise_variance: of the conditional outputs about the function.
@@ -59,15 +61,12 @@ class GaussianProcess(tf.keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.units = int(units)
+        self.units = positive_integer(units, "units")
         self.mean_fn = Zeros() if mean_fn is None else mean_fn
         self.covariance_fn = ExponentiatedQuadratic() if covariance_fn is None else covariance_fn
         self.noise_variance, self.jitter = noise_variance, float(jitter)
-        if self.units < 1 or not self.jitter >= 0 or not np.all(np.asarray(noise_variance) >= 0):
-            raise ValueError(
-                f"Got units={units}, jitter={jitter}, noise_variance={noise_variance}. Accepted: units of 1 or more, "
-                "the others 0 or more."
-            )
+        if not self.jitter >= 0 or not np.all(np.asarray(noise_variance) >= 0):
+            raise ValueError(f"Got jitter={jitter}, noise_variance={noise_variance}. Accepted: 0 or more.")
         if (conditional_inputs is None) != (conditional_outputs is None):
             raise ValueError("One of conditional_inputs and conditional_outputs was given. Accepted: both or none.")
         if conditional_inputs is not None:
@@ -80,6 +79,11 @@ class GaussianProcess(tf.keras.layers.Layer):
         self.conditional_inputs, self.conditional_outputs = conditional_inputs, conditional_outputs
         self.input_spec = tf.keras.layers.InputSpec(min_ndim=2)
 
+    def build(self, input_shape: Any) -> None:
+        if hasattr(self.mean_fn, "build_for"):
+            self.mean_fn.build_for(tf.TensorShape(input_shape)[-1], self.units)
+        self.built = True
+
     def call(self, inputs: tf.Tensor, seed: Any = None) -> RandomVariable:
         x = tf.cast(tf.convert_to_tensor(inputs), tf.float64)
         given = None if self.conditional_inputs is None else np.shape(self.conditional_inputs)[-1]
@@ -88,20 +92,20 @@ class GaussianProcess(tf.keras.layers.Layer):
                 f"GaussianProcess {self.name!r} was given inputs of shape {x.shape}, but its conditional_inputs have "
                 f"{given} columns. Accepted: [N, {given}]."
             )
-        loc = tf.tile(self.mean_fn(x)[:, None], [1, self.units])
+        loc = mean_values(self.mean_fn, x, self.units)
         covariance = prior = self.covariance_fn(x, x)
         if self.conditional_inputs is not None:
             z, y = tf.cast(self.conditional_inputs, tf.float64), tf.cast(self.conditional_outputs, tf.float64)
             noise = tf.cast(self.noise_variance, tf.float64)
             tril = safe_cholesky(self.covariance_fn(z, z), self.jitter, noise)
             between = tf.linalg.triangular_solve(tril, self.covariance_fn(z, x))
-            white = tf.linalg.triangular_solve(tril, y - self.mean_fn(z)[:, None])
+            white = tf.linalg.triangular_solve(tril, y - mean_values(self.mean_fn, z, self.units))
             loc += tf.matmul(between, white, transpose_a=True)
             covariance -= tf.matmul(between, between, transpose_a=True)
         loc = tf.ensure_shape(loc, [inputs.shape[0], self.units])
         jitter = self.jitter * tf.reduce_mean(tf.linalg.diag_part(prior))
         distribution = FunctionValues(loc, covariance[None], jitter=jitter, dtype=self.variable_dtype)
-        return RandomVariable(distribution, seed=None if seed is None else as_seed(seed))
+        return RandomVariable(distribution, seed=None if seed is None else as_seed(seed), name=self.name)
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -40,7 +40,8 @@ class PoissonProcess(tf.keras.layers.Layer):
 
     def call(self, inputs: tf.Tensor) -> RandomVariable:
         rate = tf.convert_to_tensor(self.rate(inputs))
-        return RandomVariable(tfp.distributions.Poisson(rate * tf.cast(self.cell_size, rate.dtype)))
+        counts = tfp.distributions.Poisson(rate * tf.cast(self.cell_size, rate.dtype))
+        return RandomVariable(counts, name=self.name)
 
     def log_prob(self, events: tf.Tensor, cells: tf.Tensor) -> tf.Tensor:
         """Log-density of the events [N, D] given cells [M, D] that fill the region; [] or [K]."""

@@ -137,7 +137,8 @@ class BayesianLinearModel(tf.keras.Model):
         inputs = tf.cast(tf.convert_to_tensor(inputs), self.coeffs_mean.dtype)
         white = tf.linalg.triangular_solve(tf.convert_to_tensor(self.coeffs_precision_tril), tf.transpose(inputs))
         stddev = tf.sqrt(tf.reduce_sum(tf.square(white), 0))
-        return RandomVariable(tfp.distributions.Normal(tf.linalg.matvec(inputs, self.coeffs_mean), stddev))
+        normal = tfp.distributions.Normal(tf.linalg.matvec(inputs, self.coeffs_mean), stddev)
+        return RandomVariable(normal, name=self.name)
 
     def fit(self, x: Any, y: Any) -> tf.keras.callbacks.History:  # type: ignore[override]
         """Computes the posterior of the coefficients from x [N, D] and y [N].

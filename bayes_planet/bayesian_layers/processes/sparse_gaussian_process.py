@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
 from bayes_planet.bayesian_layers.distributions import constraints, initializers, regularizers
-from bayes_planet.bayesian_layers.distributions.function_values import FunctionKLDivergence, FunctionValues
-from bayes_planet.bayesian_layers.distributions.initializers import TrainableDistribution
+from bayes_planet.bayesian_layers.distributions.function_values import FunctionValues
+from bayes_planet.bayesian_layers.distributions.numbers import positive_integer
+from bayes_planet.bayesian_layers.distributions.trainable import TrainableDistribution
+from bayes_planet.bayesian_layers.distributions.triangular_normal import FunctionKLDivergence
 from bayes_planet.bayesian_layers.layers.variational_layer import VariationalLayer, WeightAttribute
 from bayes_planet.bayesian_layers.processes.gaussian_process import safe_cholesky, with_functions
-from bayes_planet.bayesian_layers.processes.kernels import ExponentiatedQuadratic, Zeros
+from bayes_planet.bayesian_layers.processes.kernels import ExponentiatedQuadratic
+from bayes_planet.bayesian_layers.processes.mean_functions import Zeros, mean_values
+from bayes_planet.bayesian_layers.processes.start_points import k_means
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
 from bayes_planet.bayesian_layers.samples import nested
+from bayes_planet.bayesian_layers.samples.module_walk import modules_in
 from bayes_planet.bayesian_layers.samples.seeds import as_seed, fold, fresh_seed
 from bayes_planet.bayesian_layers.samples.weight_scope import active_entry
+
+
+class _Starting(threading.local):
+    """The seed of the `start_from_data` that is under way in this thread."""
+
+    seed: int | None = None
+
+
+_starting = _Starting()
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
@@ -37,10 +53,10 @@ class SparseGaussianProcess(VariationalLayer, tf.keras.layers.Layer):
     Args:
         units: number of functions, independent given the kernel.
         num_inducing: number of inducing points.
-        mean_fn: positions [N, D] to [N].
+        mean_fn: positions [N, D] to [N], or [N, units]; inner layers need IdentityMean() or LinearMean().
         covariance_fn: positions [N, D] and [M, D] to [N, M]; default ExponentiatedQuadratic(trainable=True).
         inducing_inputs_initializer: of Z [num_inducing, D]; default standard normal (edward2's stddev of 0.05 crowds
-            the points). Points of the data are best: `tf.keras.initializers.Constant(points)`.
+            the points). In more than three dimensions start from the data: `start_from_data(model, x)`.
         inducing_outputs_initializer: of v [num_inducing, units]: 'trainable_normal', or TrainableTriangularNormal()
             for a full covariance.
         inducing_inputs_regularizer, inducing_outputs_regularizer: the latter 'normal_kl_divergence', see above.
@@ -88,12 +104,11 @@ class SparseGaussianProcess(VariationalLayer, tf.keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        for name, number in (("units", units), ("num_inducing", num_inducing), ("num_features", num_features)):
-            if isinstance(number, bool) or int(number) != number or number < 1:
-                raise ValueError(f"{name} is {number!r}. Accepted: a positive integer.")
         if not jitter >= 0:
             raise ValueError(f"jitter is {jitter!r}. Accepted: 0 or more.")
-        self.units, self.num_inducing, self.num_features = int(units), int(num_inducing), int(num_features)
+        self.units = positive_integer(units, "units")
+        self.num_inducing = positive_integer(num_inducing, "num_inducing")
+        self.num_features = positive_integer(num_features, "num_features")
         self.mean_fn = Zeros() if mean_fn is None else mean_fn
         if covariance_fn is None:
             covariance_fn = ExponentiatedQuadratic(trainable=True, dtype=self.variable_dtype)
@@ -132,6 +147,8 @@ class SparseGaussianProcess(VariationalLayer, tf.keras.layers.Layer):
             initializer=self.inducing_outputs_initializer,
             regularizer=self.inducing_outputs_regularizer,
         )
+        if hasattr(self.mean_fn, "build_for"):
+            self.mean_fn.build_for(size, self.units)
         self._dimensions = size
         self.built = True
 
@@ -141,8 +158,10 @@ class SparseGaussianProcess(VariationalLayer, tf.keras.layers.Layer):
         if entry is not None:
             self._check_entry(entry)
             return tf.cast(self._function_values(entry, inputs), self.compute_dtype)
+        if _starting.seed is not None:
+            self.start_from(inputs.numpy(), _starting.seed)
         seed = fresh_seed() if seed is None else as_seed(seed)
-        return RandomVariable(self._marginal(tf.cast(inputs, tf.float64), seed), seed=fold(seed, 9))
+        return RandomVariable(self._marginal(tf.cast(inputs, tf.float64), seed), seed=fold(seed, 9), name=self.name)
 
     def sample(self, seed: Any = None) -> Callable[[tf.Tensor], tf.Tensor]:
         """One function drawn from the posterior: a callable, positions [..., D] to values [..., units].
@@ -153,6 +172,25 @@ class SparseGaussianProcess(VariationalLayer, tf.keras.layers.Layer):
         self._require_built()
         seed = fresh_seed() if seed is None else as_seed(seed)
         return self._function(self.draw_weights(seed))
+
+    def start_from(self, x: Any, seed: int = 0) -> None:
+        """Fits the untrained layer to its inputs x [N, D], eagerly.
+
+        The inducing points become the centres of k-means, the lengthscale of a kernel that has one the median distance,
+        the matrix of a LinearMean the principal axes.
+
+        Raises:
+            ValueError: fewer rows than inducing points.
+        """
+        self._require_built()
+        x = np.asarray(x, np.float64)
+        points = k_means(x, self.num_inducing, seed)
+        posterior = self.posterior("inducing_inputs")
+        variable = self.inducing_inputs if posterior is None else posterior.mean
+        variable.assign(points)
+        for function in (self.covariance_fn, self.mean_fn):
+            if hasattr(function, "start_from"):
+                function.start_from(x, seed)
 
     def draw_weights(self, seed: Any, samples: int | None = None) -> dict[str, tf.Tensor]:
         """A function as a value: v, and the random features of the prior's draw, in the variable dtype."""
@@ -218,7 +256,7 @@ class SparseGaussianProcess(VariationalLayer, tf.keras.layers.Layer):
         tril = safe_cholesky(self.covariance_fn(z, z), self.jitter)
         between = tf.linalg.triangular_solve(tril, self.covariance_fn(z, x))
         mean, root = self._white_posterior()
-        loc = self.mean_fn(x)[:, None] + tf.matmul(between, mean, transpose_a=True)
+        loc = mean_values(self.mean_fn, x, self.units) + tf.matmul(between, mean, transpose_a=True)
         loc = tf.ensure_shape(loc, [x.shape[0], self.units])
         # [units or 1, N, M]: deviations of f(x) per unit of v's noise
         explained = None if root is None else tf.linalg.matrix_transpose(tf.matmul(root, between, transpose_a=True))
@@ -291,9 +329,44 @@ class SparseGaussianProcess(VariationalLayer, tf.keras.layers.Layer):
         def function(positions: tf.Tensor) -> tf.Tensor:
             positions = tf.convert_to_tensor(positions)
             x = tf.reshape(tf.cast(positions, tf.float64), [-1, z.shape[-1]])
-            values = self.mean_fn(x)[:, None] + prior(x) + tf.matmul(self.covariance_fn(x, z), coefficients)
+            values = (
+                mean_values(self.mean_fn, x, self.units) + prior(x) + tf.matmul(self.covariance_fn(x, z), coefficients)
+            )
             shape = tf.concat([tf.shape(positions)[:-1], [self.units]], 0)
             values = tf.cast(tf.reshape(values, shape), self.variable_dtype)
             return tf.ensure_shape(values, [*positions.shape[:-1], self.units])
 
         return function
+
+
+def start_from_data(model: Any, x: Any, points: int = 1000, seed: int = 0) -> Any:
+    """Sets the inducing points, lengthscales and linear means of all SparseGaussianProcess layers from data.
+
+    The data pass through the model once, eagerly, and each layer starts from what reaches it (`start_from`): with the
+    default start, standard normal points and lengthscale 1, the kernel between data and inducing points is 0 in more
+    than a few dimensions, and nothing is learned.
+
+    Args:
+        model: a Keras model or layer; it is built if it is not.
+        x: its inputs, [N, ...] with as many rows as a layer has inducing points.
+        points: at most that many of them are used, drawn by `seed`.
+
+    Returns:
+        `model`.
+
+    Raises:
+        ValueError: no such layer, too few rows, a call inside a tf.function.
+    """
+    if not tf.executing_eagerly():
+        raise ValueError("start_from_data was called inside a tf.function. Accepted: a call before training, outside.")
+    inputs = np.asarray(x)
+    inputs = inputs[np.random.default_rng(seed).permutation(len(inputs))[:points]]
+    model(inputs[:1])
+    if not any(isinstance(module, SparseGaussianProcess) for module in modules_in([model])):
+        raise ValueError(f"{type(model).__name__} has no SparseGaussianProcess. Accepted: a model with one.")
+    _starting.seed = seed
+    try:
+        model(inputs)
+    finally:
+        _starting.seed = None
+    return model

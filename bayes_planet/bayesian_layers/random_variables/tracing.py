@@ -11,10 +11,10 @@ with trace(take_mean):
 ```
 
 A tracer is called wherever a random variable would be made: by `RandomVariable(...)`, by `random_variables.Normal(...)`
-and its like, by an output layer, and for each random weight that a layer draws, whose `name` is `<layer key>/<weight>`
-("dense/kernel"). It is not called for weights that come from a sample in force (`use_weights`), nor by `losses` and
-`weight_kl`. Tracers are Python: a `tf.function` is traced by those in force when it is first run. A switch that
-outlives that is `use_weights(posterior_mean(...))`.
+and its like, by an output layer or a Gaussian process, whose `name` is that of the layer, and for each random weight
+that a layer draws, whose `name` is `<layer key>/<weight>` ("dense/kernel"). It is not called for weights that come from
+a sample in force (`use_weights`), nor by `losses` and `weight_kl`. Tracers are Python: a `tf.function` is traced by
+those in force when it is first run. A switch that outlives that is `use_weights(posterior_mean(...))`.
 
 Source: Tran et al. 2018, "Simple, Distributed, and Accelerated Probabilistic Programming" (Edward2).
 """
@@ -29,6 +29,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
+
+from bayes_planet.bayesian_layers.distributions.suggestions import did_you_mean
 
 Tracer = Callable[..., Any]
 """Called as `tracer(create, *args, **kwargs)`; returns what takes the place of `create(*args, **kwargs)`."""
@@ -131,15 +133,29 @@ def condition(**values: Any) -> Iterator[None]:
     with condition(**{"dense/kernel": kernel}):
         y = layer(inputs)
     ```
+
+    Raises:
+        ValueError: at the end, for a name that nothing made inside has.
     """
+    made: list[str] = []
 
     def set_value(create: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        if kwargs.get("name") in values:
-            kwargs["value"] = values[kwargs["name"]]
+        name = kwargs.get("name")
+        if name is not None:
+            made.append(name)
+        if name in values:
+            kwargs["value"] = values[name]
         return traceable(create)(*args, **kwargs)
 
     with trace(set_value):
         yield
+    unknown = sorted(set(values) - set(made))
+    if unknown:
+        raise ValueError(
+            f"condition was given {', '.join(map(repr, unknown))}.{did_you_mean(unknown[0], made)} Accepted: names of "
+            f"random variables made inside, here {', '.join(sorted(set(made))) or 'none'}. A tf.function makes them "
+            "while it is traced, and weights of a sample in force (use_weights) are not made."
+        )
 
 
 @contextlib.contextmanager
@@ -196,6 +212,8 @@ def make_log_joint_fn(model: Callable[..., Any]) -> Callable[..., tf.Tensor]:
             if kwargs.get(name) is None:
                 raise LookupError(f"No value is given for random variable {name!r}. Accepted: log_joint({name}=...).")
             variable = create(*variable_args, **{**variable_kwargs, "value": kwargs[name]})
+            if getattr(tf.compat.v1.get_default_graph(), "name", "").endswith("scratch_graph"):
+                return variable  # Keras finds out shapes at a model's first call; the program runs after that
             terms.append(tf.reduce_sum(variable.distribution.log_prob(variable.value)))
             return variable
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from bayes_planet.bayesian_layers.distributions.numbers import positive_integer
 from bayes_planet.bayesian_layers.layers.variational_layer import VariationalLayer
 from bayes_planet.bayesian_layers.samples.module_walk import modules_in
 from bayes_planet.bayesian_layers.samples.seeds import as_seed, fold
@@ -61,8 +62,8 @@ def sample_weights(
     Raises:
         ValueError: a layer is not built, `samples` is not a positive integer, or the seed is not two integers.
     """
-    if samples is not None and (isinstance(samples, bool) or not isinstance(samples, int) or samples < 1):
-        raise ValueError(f"samples is {samples!r}. Accepted: None or a positive Python integer.")
+    if samples is not None:
+        samples = positive_integer(samples, "samples")
     seed = as_seed(seed)
     drawn = {}
     for index, layer in enumerate(variational_layers(root)):

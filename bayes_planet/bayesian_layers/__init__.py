@@ -15,6 +15,7 @@ loss = nll + sum(layer.losses) / data_set_size  # KL(q || p), counted once
 
 from bayes_planet.bayesian_layers import random_variables
 from bayes_planet.bayesian_layers.conversion.convert import to_bayesian, to_deterministic
+from bayes_planet.bayesian_layers.conversion.prune import Pruning, prune, pruned_weights, signal_to_noise
 from bayes_planet.bayesian_layers.distributions import constraints, initializers, regularizers
 from bayes_planet.bayesian_layers.distributions.function_values import FunctionValues, TrainableTriangularNormal
 from bayes_planet.bayesian_layers.distributions.weight_models import (
@@ -29,6 +30,7 @@ from bayes_planet.bayesian_layers.ensembles.batch_ensemble import (
     GRUCellBatchEnsemble,
     LSTMCellBatchEnsemble,
 )
+from bayes_planet.bayesian_layers.ensembles.deep_ensemble import DeepEnsemble
 from bayes_planet.bayesian_layers.ensembles.rank1 import (
     Conv1DRank1,
     Conv2DRank1,
@@ -36,6 +38,7 @@ from bayes_planet.bayesian_layers.ensembles.rank1 import (
     GRUCellRank1,
     LSTMCellRank1,
 )
+from bayes_planet.bayesian_layers.ensembles.swag import SWAG
 from bayes_planet.bayesian_layers.evaluation.uncertainty import (
     UncertaintySplit,
     information_gain,
@@ -46,6 +49,8 @@ from bayes_planet.bayesian_layers.flows.act_norm import ActNorm
 from bayes_planet.bayesian_layers.flows.made import MADE
 from bayes_planet.bayesian_layers.flows.real_nvp import RealNVP
 from bayes_planet.bayesian_layers.flows.reversible import Reverse, ReversibleLayer, TransformedRandomVariable
+from bayes_planet.bayesian_layers.last_layer.laplace import LastLayerLaplace
+from bayes_planet.bayesian_layers.last_layer.vbll import VBLLClassification, VBLLRegression, vbll_loss
 from bayes_planet.bayesian_layers.layers.attention import (
     MultiHeadAttentionFlipout,
     MultiHeadAttentionReparameterization,
@@ -54,14 +59,30 @@ from bayes_planet.bayesian_layers.layers.attention import (
 from bayes_planet.bayesian_layers.layers.convolutions import (
     Conv1DFlipout,
     Conv1DReparameterization,
+    Conv1DTransposeFlipout,
+    Conv1DTransposeReparameterization,
     Conv2DFlipout,
     Conv2DReparameterization,
     Conv2DTransposeFlipout,
     Conv2DTransposeReparameterization,
+    Conv3DFlipout,
+    Conv3DReparameterization,
+    Conv3DTransposeFlipout,
+    Conv3DTransposeReparameterization,
     VariationalConv2D,
 )
 from bayes_planet.bayesian_layers.layers.dense import DenseFlipout, DenseReparameterization, VariationalDense
 from bayes_planet.bayesian_layers.layers.dense_variational import DenseVariational
+from bayes_planet.bayesian_layers.layers.depthwise import (
+    DepthwiseConv1DFlipout,
+    DepthwiseConv1DReparameterization,
+    DepthwiseConv2DFlipout,
+    DepthwiseConv2DReparameterization,
+    SeparableConv1DFlipout,
+    SeparableConv1DReparameterization,
+    SeparableConv2DFlipout,
+    SeparableConv2DReparameterization,
+)
 from bayes_planet.bayesian_layers.layers.dvi import DenseDVI
 from bayes_planet.bayesian_layers.layers.embeddings import EmbeddingReparameterization
 from bayes_planet.bayesian_layers.layers.local_noise import (
@@ -78,6 +99,7 @@ from bayes_planet.bayesian_layers.layers.lstm_cell import (
 )
 from bayes_planet.bayesian_layers.layers.recurrent import GRUCellFlipout, GRUCellReparameterization, VariationalRNN
 from bayes_planet.bayesian_layers.layers.variational_layer import VariationalLayer
+from bayes_planet.bayesian_layers.optimizers.ivon import IVON, IVONModel
 from bayes_planet.bayesian_layers.outputs.discretize import Discretize
 from bayes_planet.bayesian_layers.outputs.families import Bernoulli, Categorical, MixtureLogistic, Normal, Poisson
 from bayes_planet.bayesian_layers.outputs.noise import NCPCategoricalPerturb, NCPNormalOutput, NCPNormalPerturb
@@ -99,9 +121,12 @@ from bayes_planet.bayesian_layers.random_variables.tracing import (
 from bayes_planet.bayesian_layers.samples.weight_kl import weight_kl
 from bayes_planet.bayesian_layers.samples.weight_samples import posterior_mean, sample_weights, variational_layers
 from bayes_planet.bayesian_layers.samples.weight_scope import layer_key, use_weights
+from bayes_planet.bayesian_layers.sharding.sharded import bytes_per_device, sharded
 
 __all__ = [
+    "IVON",
     "MADE",
+    "SWAG",
     "ActNorm",
     "BayesianLinearModel",
     "Bernoulli",
@@ -110,6 +135,8 @@ __all__ = [
     "Conv1DFlipout",
     "Conv1DRank1",
     "Conv1DReparameterization",
+    "Conv1DTransposeFlipout",
+    "Conv1DTransposeReparameterization",
     "Conv2DBatchEnsemble",
     "Conv2DFlipout",
     "Conv2DHierarchical",
@@ -118,6 +145,11 @@ __all__ = [
     "Conv2DTransposeFlipout",
     "Conv2DTransposeReparameterization",
     "Conv2DVariationalDropout",
+    "Conv3DFlipout",
+    "Conv3DReparameterization",
+    "Conv3DTransposeFlipout",
+    "Conv3DTransposeReparameterization",
+    "DeepEnsemble",
     "DenseBatchEnsemble",
     "DenseDVI",
     "DenseFlipout",
@@ -127,6 +159,10 @@ __all__ = [
     "DenseReparameterization",
     "DenseVariational",
     "DenseVariationalDropout",
+    "DepthwiseConv1DFlipout",
+    "DepthwiseConv1DReparameterization",
+    "DepthwiseConv2DFlipout",
+    "DepthwiseConv2DReparameterization",
     "Discretize",
     "EmbeddingReparameterization",
     "ExponentiatedQuadratic",
@@ -136,10 +172,12 @@ __all__ = [
     "GRUCellRank1",
     "GRUCellReparameterization",
     "GaussianProcess",
+    "IVONModel",
     "LSTMCellBatchEnsemble",
     "LSTMCellFlipout",
     "LSTMCellRank1",
     "LSTMCellReparameterization",
+    "LastLayerLaplace",
     "LinearKernel",
     "MixtureLogistic",
     "MultiHeadAttentionFlipout",
@@ -150,15 +188,22 @@ __all__ = [
     "Normal",
     "Poisson",
     "PoissonProcess",
+    "Pruning",
     "RandomFourierFeatures",
     "RandomVariable",
     "RealNVP",
     "Reverse",
     "ReversibleLayer",
+    "SeparableConv1DFlipout",
+    "SeparableConv1DReparameterization",
+    "SeparableConv2DFlipout",
+    "SeparableConv2DReparameterization",
     "SparseGaussianProcess",
     "TrainableTriangularNormal",
     "TransformedRandomVariable",
     "UncertaintySplit",
+    "VBLLClassification",
+    "VBLLRegression",
     "VariationalConv2D",
     "VariationalDense",
     "VariationalLSTMCell",
@@ -167,6 +212,7 @@ __all__ = [
     "VariationalRNN",
     "VectorQuantizer",
     "Zeros",
+    "bytes_per_device",
     "condition",
     "constraints",
     "get_next_tracer",
@@ -178,9 +224,13 @@ __all__ = [
     "posterior_mean_field",
     "prior_scale_mixture",
     "prior_trainable",
+    "prune",
+    "pruned_weights",
     "random_variables",
     "regularizers",
     "sample_weights",
+    "sharded",
+    "signal_to_noise",
     "split_entropy",
     "split_variance",
     "tape",
@@ -190,5 +240,6 @@ __all__ = [
     "traceable",
     "use_weights",
     "variational_layers",
+    "vbll_loss",
     "weight_kl",
 ]

@@ -18,6 +18,7 @@ import tensorflow_probability as tfp
 from bayes_planet.bayesian_layers.distributions import constraints, regularizers
 from bayes_planet.bayesian_layers.distributions.suggestions import did_you_mean
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
+from bayes_planet.bayesian_layers.samples.mesh_scope import standard_normal
 
 
 class TrainableDistribution(tf.keras.layers.Layer, tf.keras.initializers.Initializer):
@@ -183,7 +184,7 @@ class TrainableNormal(TrainableDistribution):
     def draw(self, seed: tf.Tensor, samples: int | None = None) -> tf.Tensor:
         """One draw of the weight, or `samples` draws along a new leading axis, in the variables' dtype."""
         shape = self.mean.shape if samples is None else [samples, *self.mean.shape]
-        noise = tf.random.stateless_normal(shape, seed, dtype=self.mean.dtype)
+        noise = standard_normal(shape, seed, self.mean.dtype)
         return self.mean_value() + self.stddev_value() * noise
 
     def get_config(self) -> dict[str, Any]:

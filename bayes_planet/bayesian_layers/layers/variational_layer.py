@@ -12,7 +12,7 @@ from bayes_planet.bayesian_layers.distributions import regularizers
 from bayes_planet.bayesian_layers.distributions.initializers import TrainableDistribution
 from bayes_planet.bayesian_layers.random_variables import tracing
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
-from bayes_planet.bayesian_layers.samples.mesh_scope import building_on_mesh
+from bayes_planet.bayesian_layers.samples.mesh_scope import building_on_mesh, require_seed
 from bayes_planet.bayesian_layers.samples.seeds import as_seed, fold, fresh_seed
 from bayes_planet.bayesian_layers.samples.weight_scope import active_entry, layer_key
 
@@ -180,6 +180,8 @@ class VariationalLayer:
         """
         entry = active_entry(self)  # type: ignore[arg-type]
         if entry is None:
+            if seed is None and any(hasattr(part.variables[0], "layout") for part in self.posteriors().values()):
+                require_seed(True)
             entry = self.draw_weights(fresh_seed() if seed is None else seed)
             return self._traced(entry) if tracing.active() else entry
         self._check_entry(entry)

@@ -28,9 +28,9 @@ def on_mesh(mesh: Any, same_draws: bool) -> Iterator[None]:
         _stack.scopes.pop()
 
 
-def require_seed() -> None:
-    """ValueError on a mesh, where TensorFlow has no global generator."""
-    if _stack.scopes:
+def require_seed(on_mesh: bool = False) -> None:
+    """ValueError inside the scope, or where it is known that a layer is on a mesh: there is no global generator there."""
+    if on_mesh or _stack.scopes:
         raise ValueError(
             "A layer on a mesh of devices was called without a seed, and DTensor has no stateful random numbers. "
             "Give one: layer(x, seed=[0, step]), or use_weights(sample_weights(model, seed=[0, step]))."

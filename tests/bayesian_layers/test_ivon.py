@@ -34,7 +34,7 @@ def test_steps_are_the_published_update(compiled, clip, monkeypatch):
     known = tf.constant(noises)
     # The same standard normals as the loop by hand; all that makes weights of them is IVON's.
     monkeypatch.setattr(
-        optimizer, "_noise", lambda variable, seed: optimizer.stddev(variable) * known[optimizer.iterations]
+        optimizer, "_noise", lambda variable, seed: optimizer.stddev(variable) * tf.gather(known, optimizer.iterations)
     )
 
     def step():

@@ -99,7 +99,8 @@ def to_bayesian(
             return None
         config = {**layer.get_config()}
         for weight, (initializer, regularizer) in _FIELDS.items():
-            if initializer in config:
+            unused = weight == "kernel" and "depthwise_initializer" in config  # Keras' separable layers list it
+            if initializer in config and not unused:
                 value = getattr(layer, weight, None) if prior_at_weights else None
                 mean = 0.0 if value is None else value.numpy()
                 config[initializer] = initializers.TrainableNormal()

@@ -132,18 +132,27 @@ class _Separable(_Depthwise):
         strides: Any = 1,
         padding: str = "valid",
         *,
+        depthwise_initializer: Any = "trainable_normal",
         pointwise_initializer: Any = "trainable_normal",
+        bias_initializer: Any = "zeros",
+        depthwise_regularizer: Any = "normal_kl_divergence",
         pointwise_regularizer: Any = "normal_kl_divergence",
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
         **kwargs: Any,
     ) -> None:
-        # Keras' separable layers begin with `filters`.
-        super().__init__(
-            filters,
+        super(VariationalConvolution, self).__init__(
+            filters,  # type: ignore[call-arg]
             kernel_size=kernel_size,
             strides=strides,
             padding=padding,
+            depthwise_initializer=initializers.own(depthwise_initializer),
             pointwise_initializer=initializers.own(pointwise_initializer),
+            bias_initializer=initializers.own(bias_initializer),
+            depthwise_regularizer=regularizers.get(depthwise_regularizer),
             pointwise_regularizer=regularizers.get(pointwise_regularizer),
+            bias_regularizer=regularizers.get(bias_regularizer),
+            activity_regularizer=regularizers.get(activity_regularizer),
             **kwargs,
         )
 

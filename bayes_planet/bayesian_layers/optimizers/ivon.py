@@ -73,7 +73,7 @@ class IVON(tf.keras.optimizers.Optimizer):
         name: str = "IVON",
         **kwargs: Any,
     ) -> None:
-        super().__init__(name=name, **kwargs)  # Keras' own weight_decay would come on top
+        super().__init__(name=name, weight_decay=None, **kwargs)  # Keras' own would come on top
         numbers = {"ess": ess, "hess_init": hess_init, "weight_decay": weight_decay, "clip_radius": clip_radius}
         wrong = {key: value for key, value in numbers.items() if not value > 0}
         wrong.update({key: value for key, value in {"beta1": beta1, "beta2": beta2}.items() if not 0 <= value < 1})
@@ -94,7 +94,9 @@ class IVON(tf.keras.optimizers.Optimizer):
             return tf.fill(variable.shape, tf.constant(self.hess_init, variable.dtype))
 
         self.momenta = [self.add_variable_from_reference(variable, "momentum") for variable in var_list]
-        self.hessians = [self.add_variable_from_reference(variable, "hess", start(variable)) for variable in var_list]
+        self.hessians = [
+            self.add_variable_from_reference(variable, "hess", initial_value=start(variable)) for variable in var_list
+        ]
         self.noises = [self.add_variable_from_reference(variable, "noise") for variable in var_list]
 
     @contextlib.contextmanager
@@ -263,7 +265,11 @@ class IVONModel(tf.keras.Model):
         )
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "network": tf.keras.utils.serialize_keras_object(self.network)}
+        return {
+            **super().get_config(),
+            "name": self.name,
+            "network": tf.keras.utils.serialize_keras_object(self.network),
+        }
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> IVONModel:

@@ -29,7 +29,7 @@ def on_mesh(mesh: Any, same_draws: bool) -> Iterator[None]:
 
 
 def require_seed(on_mesh: bool = False) -> None:
-    """ValueError inside the scope, or where it is known that a layer is on a mesh: there is no global generator there."""
+    """ValueError inside the scope, or where a layer is known to be on a mesh: there is no global generator there."""
     if on_mesh or _stack.scopes:
         raise ValueError(
             "A layer on a mesh of devices was called without a seed, and DTensor has no stateful random numbers. "

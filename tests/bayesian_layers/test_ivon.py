@@ -140,10 +140,12 @@ def test_saves_and_goes_on(tmp_path):
 def test_errors():
     with pytest.raises(ValueError, match="IVON was given {'ess': 0.*Accepted: positive"):
         bl.IVON(ess=0)
-    with pytest.raises(ValueError, match="Accepted: an IVON"):
-        bl.IVONModel(network()).compile("adam", "mse")
-    with pytest.raises(ValueError, match="has no posterior yet"):
-        bl.IVONModel(network()).sample_predictions(tf.zeros([1, 2]), 2, [0, 1])
+    other = bl.IVONModel(network())
+    other.compile("adam", "mse")
+    for action in (lambda: other.fit(tf.zeros([4, 2]), tf.zeros([4, 1]), verbose=0),
+                   lambda: other.sample_predictions(tf.zeros([1, 2]), 2, [0, 1])):  # fmt: skip
+        with pytest.raises(ValueError, match="Accepted: compile"):
+            action()
     model, x, _, _ = fitted(epochs=1)
     with pytest.raises(ValueError, match="samples is 0"):
         model.sample_predictions(x, 0, [0, 1])

@@ -208,7 +208,7 @@ class IVONModel(tf.keras.Model):
         the network's output, e.g. [B, ...].
 
     Raises:
-        ValueError: `compile` with another optimizer.
+        ValueError: `fit` or `sample_predictions` with another optimizer.
 
     Source: Shen et al. 2024, "Variational Learning is Effective for Large Deep Networks".
     """
@@ -220,12 +220,8 @@ class IVONModel(tf.keras.Model):
     def call(self, inputs: Any, training: Any = None) -> Any:
         return self.network(inputs, training=training)
 
-    def compile(self, optimizer: Any = "rmsprop", *args: Any, **kwargs: Any) -> None:
-        if not isinstance(optimizer, IVON):
-            raise ValueError(f"IVONModel was compiled with {optimizer!r}. Accepted: an IVON(...).")
-        super().compile(optimizer, *args, **kwargs)
-
     def train_step(self, data: Any) -> dict[str, Any]:
+        self._require_ivon()
         x, y, weight = tf.keras.utils.unpack_x_y_sample_weight(data)
         if not self.built:
             self(x)
@@ -248,10 +244,9 @@ class IVONModel(tf.keras.Model):
             [S, B, ...].
 
         Raises:
-            ValueError: not compiled; `samples` is no positive integer; the seed is not two integers.
+            ValueError: not compiled with IVON; `samples` is no positive integer; the seed is not two integers.
         """
-        if not isinstance(getattr(self, "optimizer", None), IVON):
-            raise ValueError("This IVONModel has no posterior yet. Compile it with IVON(...), and fit it.")
+        self._require_ivon()
         x = tf.nest.map_structure(tf.convert_to_tensor, x)
         if not self.built:
             self(x)

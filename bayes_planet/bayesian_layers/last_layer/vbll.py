@@ -140,7 +140,7 @@ class LastLayerNormal(TrainableDistribution):
         noise, scale = tf.random.stateless_normal(shape, seed, dtype=self.mean.dtype), self.scale()
         if self.covariance == "diagonal":
             return self.mean + scale * noise
-        return self.mean + tf.einsum("kfg,...kg->...kf", scale, noise)
+        return self.mean + tf.linalg.matvec(scale, noise)
 
     def mean_value(self) -> tf.Tensor:
         return tf.convert_to_tensor(self.mean)
@@ -150,7 +150,7 @@ class LastLayerNormal(TrainableDistribution):
         scale = self.scale()
         if self.covariance == "diagonal":
             return project(tf.square(features), tf.transpose(tf.square(scale)))
-        return tf.reduce_sum(tf.square(tf.einsum("...f,kfg->...kg", features, scale)), -1)
+        return tf.reduce_sum(tf.square(tf.tensordot(features, scale, [[-1], [1]])), -1)
 
     def get_config(self) -> dict[str, Any]:
         return {

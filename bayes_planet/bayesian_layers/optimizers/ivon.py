@@ -141,7 +141,7 @@ class IVON(tf.keras.optimizers.Optimizer):
         if np.isfinite(self.clip_radius):
             direction = tf.clip_by_value(direction, -self.clip_radius, self.clip_radius)
         if self.rescale_lr:
-            rate *= tf.constant(self.hess_init, dtype) + decay
+            rate = rate * (tf.constant(self.hess_init, dtype) + decay)
         variable.assign_sub(rate * direction)
 
     def draw(self, variables: Sequence[tf.Variable], seed: Any) -> list[tf.Tensor]:
@@ -259,12 +259,14 @@ class IVONModel(tf.keras.Model):
             seed,
         )
 
+    def _require_ivon(self) -> None:
+        optimizer = getattr(self, "optimizer", None)
+        if not isinstance(optimizer, IVON):
+            raise ValueError(f"This IVONModel's optimizer is {optimizer!r}. Accepted: compile(IVON(...), loss).")
+
     def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "name": self.name,
-            "network": tf.keras.utils.serialize_keras_object(self.network),
-        }
+        network = tf.keras.utils.serialize_keras_object(self.network)
+        return {**super().get_config(), "name": self.name, "network": network}
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> IVONModel:

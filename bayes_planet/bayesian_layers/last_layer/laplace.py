@@ -225,6 +225,8 @@ def _mode(phi: np.ndarray, y: np.ndarray, weights: np.ndarray, alpha: float) -> 
     loss, gradient, hessian = _derivatives(phi, y, weights, alpha)
     for _ in range(100):
         step = np.linalg.solve(hessian, gradient.ravel()).reshape(weights.shape)
+        if np.sum(gradient * step) < 1e-13 * max(1.0, abs(loss)):
+            break
         length = 1.0
         while length > 1e-8:
             tried = _derivatives(phi, y, weights - length * step, alpha)
@@ -233,10 +235,8 @@ def _mode(phi: np.ndarray, y: np.ndarray, weights: np.ndarray, alpha: float) -> 
             length /= 2
         else:
             break
-        weights, gained = weights - length * step, loss - tried[0]
+        weights = weights - length * step
         loss, gradient, hessian = tried
-        if np.sum(gradient * step) < 1e-12 or gained < 1e-12 * max(1.0, abs(loss)):
-            break
     return weights, hessian, loss
 
 

@@ -68,13 +68,12 @@ def on(mesh, value):
     return dtensor.copy_to_mesh(tf.constant(value), dtensor.Layout.replicated(mesh, rank=np.ndim(value)))
 
 
-def compare(make, mesh, compiled):
+def compare(make, mesh):
     plain = built(make)
     loss, gradients = step(plain, tf.constant(X))
     with bl.sharded(mesh, RULES, same_draws=True):
         layers = built(make)
-        run = tf.function(lambda x: step(layers, x)) if compiled else lambda x: step(layers, x)
-        loss_there, gradients_there = run(on(mesh, X))
+        loss_there, gradients_there = tf.function(lambda x: step(layers, x))(on(mesh, X))
     pairs = zip(gradients, gradients_there, strict=True)
     variables = [variable for layer in layers for variable in layer.weights]
     split = [
@@ -97,7 +96,8 @@ def distribution(mesh):
             4096, use_bias=False, kernel_initializer=bl.initializers.TrainableNormal("zeros", 1.0), name="up"
         )
         layer.build([None, 8])
-        y = whole(layer(on(mesh, np.eye(8, dtype=np.float32)), seed=SEED), mesh)
+        call = tf.function(lambda x: layer(x, seed=SEED))
+        y = whole(call(on(mesh, np.eye(8, dtype=np.float32))), mesh)
     parts = np.split(y, mesh.num_local_devices() if mesh.size > 1 else 1, axis=1)
     correlation = np.corrcoef(parts[0].ravel(), parts[-1].ravel())[0, 1] if len(parts) > 1 else 0.0
     return {"stddev": float(y.std()), "mean": float(y.mean()), "correlation": float(correlation)}
@@ -106,14 +106,16 @@ def distribution(mesh):
 def training(mesh):
     """The loss after some steps of Adam on the mesh and on one device."""
 
-    def steps(layers, x, optimizer):
-        losses = []
-        for number in range(10):
-            loss, gradients = step(layers, x, [number, 0])
+    def steps(layers, x, optimizer, mesh_of=None):
+        @tf.function
+        def run(x, seed):
+            loss, gradients = step(layers, x, seed)
             variables = [variable for layer in layers for variable in layer.trainable_variables]
             optimizer.apply_gradients(zip(gradients, variables, strict=True))
-            losses.append(float(loss))
-        return losses
+            return loss
+
+        seeds = [tf.constant([number, 0]) for number in range(10)]
+        return [float(run(x, seed if mesh_of is None else on(mesh_of, seed))) for seed in seeds]
 
     make = MODELS["DenseFlipout"]
     plain = steps(built(make), tf.constant(X), tf.keras.optimizers.Adam(0.01, jit_compile=False))
@@ -122,7 +124,7 @@ def training(mesh):
     with bl.sharded(mesh, {}, same_draws=True):
         optimizer = tf.keras.dtensor.experimental.optimizers.Adam(0.01, mesh=mesh)
     with bl.sharded(mesh, RULES, same_draws=True):
-        there = steps(layers, on(mesh, X), optimizer)
+        there = steps(layers, on(mesh, X), optimizer, mesh)
     return {"plain": plain, "there": there}
 
 
@@ -139,6 +141,7 @@ def errors(mesh):
     with bl.sharded(mesh, RULES):
         layers = built(MODELS["DenseFlipout"])
         found = {"seed": message(lambda: layers[0](on(mesh, X)))}
+        found["eager"] = message(lambda: layers[0](on(mesh, X), seed=SEED))
     found["seed outside"] = message(lambda: layers[0](on(mesh, X)))
 
     def build(rules):

@@ -44,12 +44,23 @@ def building_on_mesh() -> bool:
 
 def standard_normal(shape: Any, seed: tf.Tensor, dtype: Any) -> tf.Tensor:
     """Stateless standard normal noise."""
+    _require_graph()
     return _placed(tf.random.stateless_normal(shape, seed, dtype=dtype))
 
 
 def random_bits(shape: Any, seed: tf.Tensor) -> tf.Tensor:
     """Stateless integers, uniform over all of int32."""
+    _require_graph()
     return _placed(tf.random.stateless_uniform(shape, seed, None, None, tf.int32))
+
+
+def _require_graph() -> None:
+    # Eagerly, DTensor takes the noise for a tensor of the host and refuses it beside those of the mesh.
+    if _stack.scopes and tf.executing_eagerly():
+        raise ValueError(
+            "Weights on a mesh of devices were drawn eagerly. Call the layers, or sample_weights, inside a tf.function "
+            "that is traced in the scope of sharded(mesh, rules)."
+        )
 
 
 def _placed(noise: tf.Tensor) -> tf.Tensor:

@@ -23,11 +23,12 @@ def sharded(mesh: Any, rules: Mapping[str, Sequence[str | None]], same_draws: bo
     with sharded(mesh, {"up/kernel": [None, "model"], "down/kernel": ["model", None]}):
         up.build([None, 512])
         down.build([None, 2048])
-        y = down(up(x, seed=[0, 1]), seed=[0, 2])       # x on the mesh; or in a tf.function that is traced here
+        step = tf.function(lambda x, seed: down(up(x, seed=seed), seed=seed))
+        y = step(x, [0, 1])                                     # x on the mesh
     ```
 
-    Build layers by `layer.build(shape)`, and call them inside too. Every draw needs a seed, for DTensor has no stateful
-    random numbers: a call without one is an error that says so.
+    Build layers by `layer.build(shape)`. Draw and train in a tf.function that is traced inside the scope. Every draw
+    needs a seed, for DTensor has no stateful random numbers: a call without one is an error that says so.
 
     Args:
         mesh: a `tf.experimental.dtensor.Mesh`.
@@ -39,7 +40,7 @@ def sharded(mesh: Any, rules: Mapping[str, Sequence[str | None]], same_draws: bo
             distribution and other values.
 
     Raises:
-        ValueError: a rule for another number of axes than the variable has, an unknown mesh axis, an axis whose size
+        ValueError: a call without a seed, or an eager draw; a rule for another number of axes than the variable has, an unknown mesh axis, an axis whose size
             the devices do not divide.
 
     Source: TensorFlow's DTensor; Shazeer et al. 2018, "Mesh-TensorFlow".

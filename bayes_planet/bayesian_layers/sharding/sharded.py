@@ -40,8 +40,8 @@ def sharded(mesh: Any, rules: Mapping[str, Sequence[str | None]], same_draws: bo
             distribution and other values.
 
     Raises:
-        ValueError: a call without a seed, or an eager draw; a rule for another number of axes than the variable has, an unknown mesh axis, an axis whose size
-            the devices do not divide.
+        ValueError: a call without a seed, an eager draw; a rule for another number of axes than the variable has, an
+            unknown mesh axis, an axis whose size the devices do not divide.
 
     Source: TensorFlow's DTensor; Shazeer et al. 2018, "Mesh-TensorFlow".
     """

@@ -20,7 +20,7 @@ class Pruning(NamedTuple):
         weights: a weight sample, {layer key: {weight name: tensor}}, the posterior means with zeros.
         scores: {fraction: score} of all that were tried; 0.0 is the model unpruned.
 
-    Shapes of the weights are those of the layers'. Errors and source: see `prune`; Graves 2011.
+    Shapes of the weights are those of the layers'. Errors: see `prune`. Source: Graves 2011.
     """
 
     fraction: float

@@ -26,7 +26,7 @@ from bayes_planet import bayesian_layers as bl
 SEARCHED = {
     "adam": {"learning_rate": 0.003},
     "mean field": {"learning_rate": 0.003, "stddev": 0.01},
-    "ivon": {"learning_rate": 0.3, "hess_init": 0.5},
+    "ivon": {"learning_rate": 1.0, "hess_init": 0.5},
 }
 SAMPLES = 30
 
@@ -193,8 +193,8 @@ def search(options: argparse.Namespace) -> None:
     tried += [
         ("mean field", {"learning_rate": rate, "stddev": start}) for rate in (0.003, 0.01) for start in (0.01, 0.05)
     ]
-    for rate in (0.1, 0.3, 1.0):
-        tried += [("ivon", {"learning_rate": rate, "hess_init": start}) for start in (0.1, 0.5, 2.0, 5.0)]
+    for rate in (0.3, 1.0):
+        tried += [("ivon", {"learning_rate": rate, "hess_init": start}) for start in (0.5, 2.0, 5.0)]
     for name, settings in tried:
         found, _ = train([name], 100, options, {name: settings})
         print(name, settings, {row: round(value["nll"], 4) for row, value in found.items()}, flush=True)

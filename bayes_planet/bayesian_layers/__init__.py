@@ -15,6 +15,7 @@ loss = nll + sum(layer.losses) / data_set_size  # KL(q || p), counted once
 
 from bayes_planet.bayesian_layers import random_variables
 from bayes_planet.bayesian_layers.conversion.convert import to_bayesian, to_deterministic
+from bayes_planet.bayesian_layers.conversion.prune import Pruning, prune, pruned_weights, signal_to_noise
 from bayes_planet.bayesian_layers.distributions import constraints, initializers, regularizers
 from bayes_planet.bayesian_layers.distributions.function_values import FunctionValues
 from bayes_planet.bayesian_layers.distributions.kl_scale import KLScale
@@ -32,6 +33,7 @@ from bayes_planet.bayesian_layers.ensembles.batch_ensemble import (
     GRUCellBatchEnsemble,
     LSTMCellBatchEnsemble,
 )
+from bayes_planet.bayesian_layers.ensembles.deep_ensemble import DeepEnsemble
 from bayes_planet.bayesian_layers.ensembles.rank1 import (
     Conv1DRank1,
     Conv2DRank1,
@@ -39,6 +41,7 @@ from bayes_planet.bayesian_layers.ensembles.rank1 import (
     GRUCellRank1,
     LSTMCellRank1,
 )
+from bayes_planet.bayesian_layers.ensembles.swag import SWAG
 from bayes_planet.bayesian_layers.evaluation.evaluate import Evaluation, evaluate
 from bayes_planet.bayesian_layers.evaluation.held_out import ConformalIntervals, ConformalSets, Temperature
 from bayes_planet.bayesian_layers.evaluation.predict import predict
@@ -53,6 +56,8 @@ from bayes_planet.bayesian_layers.flows.act_norm import ActNorm
 from bayes_planet.bayesian_layers.flows.made import MADE
 from bayes_planet.bayesian_layers.flows.real_nvp import RealNVP
 from bayes_planet.bayesian_layers.flows.reversible import Reverse, ReversibleLayer, TransformedRandomVariable
+from bayes_planet.bayesian_layers.last_layer.laplace import LastLayerLaplace
+from bayes_planet.bayesian_layers.last_layer.vbll import VBLLClassification, VBLLRegression, vbll_loss
 from bayes_planet.bayesian_layers.layers.attention import (
     MultiHeadAttentionFlipout,
     MultiHeadAttentionReparameterization,
@@ -61,14 +66,30 @@ from bayes_planet.bayesian_layers.layers.attention import (
 from bayes_planet.bayesian_layers.layers.convolutions import (
     Conv1DFlipout,
     Conv1DReparameterization,
+    Conv1DTransposeFlipout,
+    Conv1DTransposeReparameterization,
     Conv2DFlipout,
     Conv2DReparameterization,
     Conv2DTransposeFlipout,
     Conv2DTransposeReparameterization,
+    Conv3DFlipout,
+    Conv3DReparameterization,
+    Conv3DTransposeFlipout,
+    Conv3DTransposeReparameterization,
     VariationalConv2D,
 )
 from bayes_planet.bayesian_layers.layers.dense import DenseFlipout, DenseReparameterization, VariationalDense
 from bayes_planet.bayesian_layers.layers.dense_variational import DenseVariational
+from bayes_planet.bayesian_layers.layers.depthwise import (
+    DepthwiseConv1DFlipout,
+    DepthwiseConv1DReparameterization,
+    DepthwiseConv2DFlipout,
+    DepthwiseConv2DReparameterization,
+    SeparableConv1DFlipout,
+    SeparableConv1DReparameterization,
+    SeparableConv2DFlipout,
+    SeparableConv2DReparameterization,
+)
 from bayes_planet.bayesian_layers.layers.dvi import DenseDVI
 from bayes_planet.bayesian_layers.layers.embeddings import EmbeddingReparameterization
 from bayes_planet.bayesian_layers.layers.local_noise import (
@@ -85,6 +106,7 @@ from bayes_planet.bayesian_layers.layers.lstm_cell import (
 )
 from bayes_planet.bayesian_layers.layers.recurrent import GRUCellFlipout, GRUCellReparameterization, VariationalRNN
 from bayes_planet.bayesian_layers.layers.variational_layer import VariationalLayer
+from bayes_planet.bayesian_layers.optimizers.ivon import IVON, IVONModel
 from bayes_planet.bayesian_layers.outputs.discretize import Discretize
 from bayes_planet.bayesian_layers.outputs.families import Bernoulli, Categorical, MixtureLogistic, Normal, Poisson
 from bayes_planet.bayesian_layers.outputs.noise import NCPCategoricalPerturb, NCPNormalOutput, NCPNormalPerturb
@@ -126,9 +148,12 @@ from bayes_planet.bayesian_layers.samples.elbo import (
 from bayes_planet.bayesian_layers.samples.weight_kl import weight_kl
 from bayes_planet.bayesian_layers.samples.weight_samples import posterior_mean, sample_weights, variational_layers
 from bayes_planet.bayesian_layers.samples.weight_scope import layer_key, use_weights
+from bayes_planet.bayesian_layers.sharding.sharded import bytes_per_device, sharded
 
 __all__ = [
+    "IVON",
     "MADE",
+    "SWAG",
     "ActNorm",
     "BayesianLinearModel",
     "Bernoulli",
@@ -140,6 +165,8 @@ __all__ = [
     "Conv1DFlipout",
     "Conv1DRank1",
     "Conv1DReparameterization",
+    "Conv1DTransposeFlipout",
+    "Conv1DTransposeReparameterization",
     "Conv2DBatchEnsemble",
     "Conv2DFlipout",
     "Conv2DHierarchical",
@@ -148,6 +175,11 @@ __all__ = [
     "Conv2DTransposeFlipout",
     "Conv2DTransposeReparameterization",
     "Conv2DVariationalDropout",
+    "Conv3DFlipout",
+    "Conv3DReparameterization",
+    "Conv3DTransposeFlipout",
+    "Conv3DTransposeReparameterization",
+    "DeepEnsemble",
     "DenseBatchEnsemble",
     "DenseDVI",
     "DenseFlipout",
@@ -157,6 +189,10 @@ __all__ = [
     "DenseReparameterization",
     "DenseVariational",
     "DenseVariationalDropout",
+    "DepthwiseConv1DFlipout",
+    "DepthwiseConv1DReparameterization",
+    "DepthwiseConv2DFlipout",
+    "DepthwiseConv2DReparameterization",
     "Discretize",
     "ELBOParts",
     "EmbeddingReparameterization",
@@ -169,6 +205,7 @@ __all__ = [
     "GRUCellReparameterization",
     "GaussianLikelihood",
     "GaussianProcess",
+    "IVONModel",
     "IdentityMean",
     "KLScale",
     "KLWarmUp",
@@ -178,6 +215,7 @@ __all__ = [
     "LSTMCellFlipout",
     "LSTMCellRank1",
     "LSTMCellReparameterization",
+    "LastLayerLaplace",
     "LinearKernel",
     "LinearMean",
     "Matern12",
@@ -197,16 +235,23 @@ __all__ = [
     "PoissonLikelihood",
     "PoissonProcess",
     "Predictive",
+    "Pruning",
     "RandomFourierFeatures",
     "RandomVariable",
     "RealNVP",
     "Reverse",
     "ReversibleLayer",
+    "SeparableConv1DFlipout",
+    "SeparableConv1DReparameterization",
+    "SeparableConv2DFlipout",
+    "SeparableConv2DReparameterization",
     "SparseGaussianProcess",
     "Temperature",
     "TrainableTriangularNormal",
     "TransformedRandomVariable",
     "UncertaintySplit",
+    "VBLLClassification",
+    "VBLLRegression",
     "VariationalConv2D",
     "VariationalDense",
     "VariationalLSTMCell",
@@ -215,6 +260,7 @@ __all__ = [
     "VariationalRNN",
     "VectorQuantizer",
     "Zeros",
+    "bytes_per_device",
     "condition",
     "constraints",
     "data_set_size",
@@ -230,10 +276,14 @@ __all__ = [
     "predict",
     "prior_scale_mixture",
     "prior_trainable",
+    "prune",
+    "pruned_weights",
     "random_variables",
     "regularizers",
     "sample_weights",
     "scale_kl",
+    "sharded",
+    "signal_to_noise",
     "split_entropy",
     "split_variance",
     "start",
@@ -245,5 +295,6 @@ __all__ = [
     "traceable",
     "use_weights",
     "variational_layers",
+    "vbll_loss",
     "weight_kl",
 ]

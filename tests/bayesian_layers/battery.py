@@ -137,6 +137,14 @@ def dense(cls: type, **fixed: Any) -> Case:
 
 
 def convolution(cls: type, space: int = 2) -> Case:
+    if "depthwise_kernel" in cls.weight_fields:
+        separable = "pointwise_kernel" in cls.weight_fields
+        arguments, names = ([3, 2], ["depthwise", "pointwise"]) if separable else ([2], ["depthwise"])
+        return Case(
+            lambda **kw: cls(*arguments, **{f"{name}_initializer": wide() for name in names}, **kw),
+            shape=[5] * space + [2],
+            entries=len(names),
+        )
     return Case(
         lambda **kw: cls(3, 2, kernel_initializer=wide(), **kw),
         shape=[5] * space + [2],
@@ -177,6 +185,20 @@ CASES: dict[str, Case] = {
     "Conv2DHierarchical": convolution(bl.Conv2DHierarchical),
     "Conv2DRank1": members(bl.Conv2DRank1, 3, 2, shape=[5, 5, 2], entries=2),
     "Conv2DReparameterization": convolution(bl.Conv2DReparameterization),
+    "Conv1DTransposeFlipout": convolution(bl.Conv1DTransposeFlipout, 1),
+    "Conv1DTransposeReparameterization": convolution(bl.Conv1DTransposeReparameterization, 1),
+    "Conv3DFlipout": convolution(bl.Conv3DFlipout, 3),
+    "Conv3DReparameterization": convolution(bl.Conv3DReparameterization, 3),
+    "Conv3DTransposeFlipout": convolution(bl.Conv3DTransposeFlipout, 3),
+    "Conv3DTransposeReparameterization": convolution(bl.Conv3DTransposeReparameterization, 3),
+    "DepthwiseConv1DFlipout": convolution(bl.DepthwiseConv1DFlipout, 1),
+    "DepthwiseConv1DReparameterization": convolution(bl.DepthwiseConv1DReparameterization, 1),
+    "DepthwiseConv2DFlipout": convolution(bl.DepthwiseConv2DFlipout),
+    "DepthwiseConv2DReparameterization": convolution(bl.DepthwiseConv2DReparameterization),
+    "SeparableConv1DFlipout": convolution(bl.SeparableConv1DFlipout, 1),
+    "SeparableConv1DReparameterization": convolution(bl.SeparableConv1DReparameterization, 1),
+    "SeparableConv2DFlipout": convolution(bl.SeparableConv2DFlipout),
+    "SeparableConv2DReparameterization": convolution(bl.SeparableConv2DReparameterization),
     "Conv2DTransposeFlipout": convolution(bl.Conv2DTransposeFlipout),
     "Conv2DTransposeReparameterization": convolution(bl.Conv2DTransposeReparameterization),
     "Conv2DVariationalDropout": convolution(bl.Conv2DVariationalDropout),
@@ -242,6 +264,8 @@ CASES: dict[str, Case] = {
         lambda **kw: bl.SparseGaussianProcess(2, 5, num_features=20, inducing_outputs_initializer=wide(), **kw),
         entries=1,
     ),
+    "VBLLClassification": Case(lambda **kw: bl.VBLLClassification(3, **kw), entries=1),
+    "VBLLRegression": Case(lambda **kw: bl.VBLLRegression(2, **kw), entries=1),
     "VariationalRNN": Case(
         lambda **kw: bl.VariationalRNN(cell(bl.GRUCellFlipout).make(**kw), return_sequences=True, **kw),
         shape=[3, 4],
@@ -278,6 +302,12 @@ NOT_LAYERS = {
     "RandomVariable",
     "ReversibleLayer",
     "Temperature",
+    "DeepEnsemble",
+    "IVON",
+    "IVONModel",
+    "LastLayerLaplace",
+    "Pruning",
+    "SWAG",
     "TrainableTriangularNormal",
     "TransformedRandomVariable",
     "UncertaintySplit",
@@ -291,6 +321,7 @@ RANDOM = [name for name, case in CASES.items() if case.entries]
 QUICK = {
     "ActNorm",
     "Conv2DFlipout",
+    "SeparableConv2DFlipout",
     "DenseDVI",
     "DenseFlipout",
     "DenseHierarchical",

@@ -1,5 +1,7 @@
 """Deterministic models made Bayesian and back: every kind of layer, and every way to hold layers."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -97,7 +99,31 @@ MODELS = {
         3,
         False,
     ),
-    "reset_after": (lambda: sequential(K.GRU(3), K.Dense(2), shape=[5, 4]), [5, 4], 1, True),
+    "reset_after": (lambda: sequential(K.GRU(3), K.Dense(2), shape=[5, 4]), [5, 4], 2, False),
+    "normalized": (lambda: sequential(K.BatchNormalization(), K.GRU(3), shape=[5, 4]), [5, 4], 1, True),
+    "depthwise": (
+        lambda: sequential(
+            K.DepthwiseConv2D(3, depth_multiplier=2),
+            K.SeparableConv2D(4, 2, depth_multiplier=2),
+            shape=[6, 6, 2],
+        ),
+        [6, 6, 2],
+        2,
+        False,
+    ),
+    "depthwise1d": (
+        lambda: sequential(K.DepthwiseConv1D(3), K.SeparableConv1D(4, 2, padding="causal"), shape=[6, 2]),
+        [6, 2],
+        2,
+        False,
+    ),
+    "conv3d": (
+        lambda: sequential(K.Conv3D(3, 2), K.Conv3DTranspose(2, 2, 2), shape=[4, 4, 4, 1]),
+        [4, 4, 4, 1],
+        2,
+        False,
+    ),
+    "conv1d_transposed": (lambda: sequential(K.Conv1DTranspose(3, 4, 2), shape=[4, 2]), [4, 2], 1, False),
     "wrapped": (lambda: sequential(K.TimeDistributed(K.Dense(3, "tanh")), shape=[5, 4]), [5, 4], 1, False),
     "attention": (attention, [5, 4], 5, False),
     "functional": (functional, [4], 3, True),
@@ -120,7 +146,10 @@ def disturbed(name):
 def test_there_and_back(name):
     model, x = disturbed(name)
     _, _, count, refused = MODELS[name]
-    bayesian = bl.to_bayesian(model, delta=0.2, prior_stddev=0.5)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        bayesian = bl.to_bayesian(model, delta=0.2, prior_stddev=0.5)
+    assert bool([1 for one in caught if "left" in str(one.message)]) == refused  # what stays is named
     found = bl.variational_layers(bayesian)
     assert len(found) == count
     with bl.use_weights(bl.posterior_mean(bayesian)):

@@ -38,6 +38,27 @@ CASES = {
         [2, 3, 4, 3],
         {"kernel_size": 3, "strides": 2, "padding": "same", "output_padding": 1},
     ),
+    "3d": (
+        bl.Conv3DReparameterization,
+        bl.Conv3DFlipout,
+        KERAS.Conv3D,
+        [2, 4, 5, 6, 3],
+        {"kernel_size": (2, 3, 2), "strides": (1, 2, 1), "padding": "same"},
+    ),
+    "1d_transpose": (
+        bl.Conv1DTransposeReparameterization,
+        bl.Conv1DTransposeFlipout,
+        KERAS.Conv1DTranspose,
+        [2, 5, 3],
+        {"kernel_size": 4, "strides": 3, "padding": "same", "output_padding": 2},
+    ),
+    "3d_transpose": (
+        bl.Conv3DTransposeReparameterization,
+        bl.Conv3DTransposeFlipout,
+        KERAS.Conv3DTranspose,
+        [2, 3, 2, 4, 3],
+        {"kernel_size": (3, 2, 4), "strides": (2, 1, 3)},
+    ),
 }
 BOTH = [(name, flip) for name in CASES for flip in (0, 1)]
 

@@ -5,6 +5,7 @@ import pytest
 
 import bayes_planet  # noqa: F401  (selects Keras 2)
 from bayes_planet import bayesian_layers as bl
+from bayes_planet.bayesian_layers.samples import seeds
 
 import tensorflow as tf  # isort: skip
 
@@ -218,7 +219,7 @@ def test_precision(cls, policy):
     assert all(g is not None and g.dtype == stored for g in tape.gradient(total, layer.trainable_variables))
     weights = bl.sample_weights(layer, [3, 4])[bl.layer_key(layer)]
     assert weights["kernel"].dtype == compute
-    exact = layer.kernel_initializer.draw(bl.seeds.fold(bl.seeds.fold(tf.constant([3, 4]), 0), 0))
+    exact = layer.kernel_initializer.draw(seeds.fold(seeds.fold(tf.constant([3, 4]), 0), 0))
     np.testing.assert_array_equal(weights["kernel"], tf.cast(exact, compute))
     assert bl.weight_kl(layer)[bl.layer_key(layer)].dtype == tf.float32
     reference = build(cls, inputs=64, units=32, stddev=0.01, dtype="float64")

@@ -137,12 +137,15 @@ def test_plain_initializers_are_keras():
         {"dropout": 0.4, "implementation": 1},
         {"dropout": 0.3, "recurrent_dropout": 0.3},
         {"use_bias": False},
+        {"reset_after": True},
+        {"reset_after": True, "implementation": 1, "dropout": 0.4, "recurrent_dropout": 0.3},
+        {"reset_after": True, "use_bias": False, "dropout": 0.4},
     ],
 )
 def test_mean_weights_equal_keras_with_every_option(options):
     """Under the posterior mean the cell is Keras' cell, the same dropout masks included."""
     cell = make(**options)
-    keras = tf.keras.layers.GRUCell(5, reset_after=False, **options)
+    keras = tf.keras.layers.GRUCell(5, **{"reset_after": False, **options})
     keras.build([None, 3])
     mean = entry_of(cell, bl.posterior_mean(cell))
     keras.set_weights([mean[name] for name in ("kernel", "recurrent_kernel", "bias") if name in mean])
@@ -216,8 +219,25 @@ def test_precision(policy, dtype):
     assert {w.dtype for w in cell.weights} == {tf.float64 if dtype == tf.float64 else tf.float32}
 
 
-def test_gate_bias_and_reset_after():
+@pytest.mark.parametrize("cls", [bl.GRUCellReparameterization, bl.GRUCellFlipout])
+def test_reset_after_with_samples(cls):
+    """S draws in an RNN are S times Keras' GRU with each draw's weights (for Flipout: without the signs)."""
+    normal = bl.initializers.TrainableNormal("glorot_uniform", 0.3)
+    fields = ("kernel_initializer", "recurrent_initializer", "bias_initializer")
+    rnn = bl.VariationalRNN(cls(5, reset_after=True, **dict.fromkeys(fields, normal)))
+    rnn(X)
+    weights = bl.sample_weights(rnn, [1, 2], samples=3, shared=True)
+    with bl.use_weights(weights):
+        outputs = rnn(X[None])
+    (entry,) = weights.values()
+    assert entry["bias"].shape == [3, 2, 15]
+    for index in range(3):
+        keras = tf.keras.layers.GRU(5)  # reset_after is Keras' default
+        keras.build(X.shape)
+        keras.set_weights([entry[name][index] for name in ("kernel", "recurrent_kernel", "bias")])
+        np.testing.assert_allclose(outputs[index], keras(X), rtol=1e-4, atol=1e-5)
+
+
+def test_gate_bias():
     cell = make(bias_initializer=bl.initializers.GateBias(1.0), bias_regularizer=None)
     np.testing.assert_array_equal(cell.bias, [1] * 10 + [0] * 5)
-    with pytest.raises(ValueError, match="reset_after"):
-        bl.GRUCellReparameterization(5, reset_after=True)

@@ -5,6 +5,7 @@ import pytest
 
 import bayes_planet  # noqa: F401
 from bayes_planet import bayesian_layers as bl
+from bayes_planet.bayesian_layers.samples import seeds
 
 import tensorflow as tf  # isort: skip
 
@@ -112,7 +113,7 @@ def test_local_noise_has_the_stated_stddev(policy):
     outputs = np.asarray(layer(tf.fill([1, 4], tf.constant(1e-4, layer.compute_dtype)), seed=[1, 2]), np.float64)
     assert np.std(outputs) == pytest.approx(1e-4, rel=0.06)  # sqrt(4) * 1e-4 * 0.5
     if policy == "float32":
-        noise = np.asarray(tf.random.stateless_normal([1, 2000], bl.seeds.fold(tf.constant([1, 2]), 3)), np.float64)
+        noise = np.asarray(tf.random.stateless_normal([1, 2000], seeds.fold(tf.constant([1, 2]), 3)), np.float64)
         np.testing.assert_allclose(outputs, 1e-4 * noise, rtol=1e-5)
 
 

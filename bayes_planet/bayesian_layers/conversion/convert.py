@@ -12,12 +12,8 @@ import tensorflow as tf
 from bayes_planet.bayesian_layers.conversion.model_copies import PROJECTIONS, Made, build_like, copied_whole, copy_model
 from bayes_planet.bayesian_layers.conversion.recurrent_copies import exchange_cells
 from bayes_planet.bayesian_layers.distributions import initializers, regularizers
+from bayes_planet.bayesian_layers.layers import convolutions, depthwise
 from bayes_planet.bayesian_layers.layers.attention import MultiHeadAttentionReparameterization
-from bayes_planet.bayesian_layers.layers.convolutions import (
-    Conv1DReparameterization,
-    Conv2DReparameterization,
-    Conv2DTransposeReparameterization,
-)
 from bayes_planet.bayesian_layers.layers.dense import DenseReparameterization
 from bayes_planet.bayesian_layers.layers.embeddings import EmbeddingReparameterization
 from bayes_planet.bayesian_layers.layers.lstm_cell import LSTMCellReparameterization
@@ -30,9 +26,16 @@ from bayes_planet.bayesian_layers.samples.weight_samples import variational_laye
 _keras = tf.keras.layers
 _CLASSES: dict[type, Any] = {
     _keras.Dense: DenseReparameterization,
-    _keras.Conv1D: Conv1DReparameterization,
-    _keras.Conv2D: Conv2DReparameterization,
-    _keras.Conv2DTranspose: Conv2DTransposeReparameterization,
+    _keras.Conv1D: convolutions.Conv1DReparameterization,
+    _keras.Conv2D: convolutions.Conv2DReparameterization,
+    _keras.Conv3D: convolutions.Conv3DReparameterization,
+    _keras.Conv1DTranspose: convolutions.Conv1DTransposeReparameterization,
+    _keras.Conv2DTranspose: convolutions.Conv2DTransposeReparameterization,
+    _keras.Conv3DTranspose: convolutions.Conv3DTransposeReparameterization,
+    _keras.DepthwiseConv1D: depthwise.DepthwiseConv1DReparameterization,
+    _keras.DepthwiseConv2D: depthwise.DepthwiseConv2DReparameterization,
+    _keras.SeparableConv1D: depthwise.SeparableConv1DReparameterization,
+    _keras.SeparableConv2D: depthwise.SeparableConv2DReparameterization,
     _keras.Embedding: EmbeddingReparameterization,
     _keras.LSTMCell: LSTMCellReparameterization,
     _keras.GRUCell: GRUCellReparameterization,
@@ -53,6 +56,8 @@ _FIELDS = {
     "kernel": ("kernel_initializer", "kernel_regularizer"),
     "recurrent_kernel": ("recurrent_initializer", "recurrent_regularizer"),
     "embeddings": ("embeddings_initializer", "embeddings_regularizer"),
+    "depthwise_kernel": ("depthwise_initializer", "depthwise_regularizer"),
+    "pointwise_kernel": ("pointwise_initializer", "pointwise_regularizer"),
 }
 
 
@@ -77,15 +82,15 @@ def to_bayesian(
         delta: stddev of the posterior relative to the weight's size, at least 1e-5.
         prior_stddev: of the prior.
         prior_at_weights: whether the prior is centred at the trained weights (MOPED) rather than at 0.
-        classes: which Keras layer or cell becomes which. Default: Dense, Conv1D, Conv2D, Conv2DTranspose, Embedding,
-            LSTMCell, GRUCell (and so LSTM, GRU, RNN; in a stack of cells, those) and MultiHeadAttention, each its
-            Reparameterization. Only layers of exactly these types are converted. Any layer of this package that has the
-            weights of the Keras layer can be named, such as {Dense: DenseFlipout}.
-        strict: whether a layer with trainable weights that has no Bayesian form (BatchNormalization, GRU with
-            reset_after=True, one not in `classes`) or holds such layers where they are not looked for is an error;
-            otherwise it stays as it is, and a warning names those whose kernels so stay deterministic (normalisation
-            layers aside; none where `classes` was given, which is a choice). Layers that are Bayesian already stay in
-            either case.
+        classes: which Keras layer or cell becomes which. Default: Dense, Embedding, all convolutions of Keras
+            (transposed, depthwise and separable ones too), LSTMCell, GRUCell (and so LSTM, GRU, RNN; in a stack of
+            cells, those) and MultiHeadAttention, each its Reparameterization. Only layers of exactly these types are
+            converted. Any layer of this package that has the weights of the Keras layer can be named, such as
+            {Dense: DenseFlipout}.
+        strict: whether a layer with trainable weights that has no Bayesian form (BatchNormalization, one not in
+            `classes`) or holds such layers where they are not looked for is an error; otherwise it stays as it is, and
+            a warning names those whose kernels so stay deterministic (normalisation layers aside; none where `classes`
+            was given, which is a choice). Layers that are Bayesian already stay in either case.
 
     Raises:
         ValueError: numbers that are not positive, no built model, a class with other weights; with `strict`, a layer
@@ -99,11 +104,12 @@ def to_bayesian(
 
     def unbuilt(layer: Any) -> Any:
         """The Bayesian layer or cell, without variables; None where there is none."""
-        if type(layer) not in chosen or getattr(layer, "reset_after", False):
+        if type(layer) not in chosen:
             return None
         config = {**layer.get_config()}
         for weight, (initializer, regularizer) in _FIELDS.items():
-            if initializer in config:
+            unused = weight == "kernel" and "depthwise_initializer" in config  # Keras' separable layers list it
+            if initializer in config and not unused:
                 value = getattr(layer, weight, None) if prior_at_weights else None
                 mean = 0.0 if value is None else value.numpy()
                 config[initializer] = initializers.TrainableNormal()
@@ -142,7 +148,7 @@ def to_bayesian(
         if strict and _stays_deterministic(layer):
             raise ValueError(
                 f"Layer {layer.name!r} of class {type(layer).__name__} has no Bayesian form. Accepted with "
-                f"strict=True: {', '.join(cls.__name__ for cls in chosen)} (GRU with reset_after=False) and layers "
+                f"strict=True: {', '.join(cls.__name__ for cls in chosen)} and layers "
                 "without trainable weights; strict=False leaves it as it is."
             )
 

@@ -19,6 +19,7 @@ from bayes_planet.bayesian_layers.distributions.aliases import INITIALIZERS, REG
 from bayes_planet.bayesian_layers.distributions.numbers import is_number, plain
 from bayes_planet.bayesian_layers.distributions.plain_initializers import ConstantStddev, seeded
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
+from bayes_planet.bayesian_layers.samples.mesh_scope import standard_normal
 
 
 class TrainableDistribution(tf.keras.layers.Layer, tf.keras.initializers.Initializer):
@@ -185,7 +186,7 @@ class TrainableNormal(TrainableDistribution):
     def draw(self, seed: tf.Tensor, samples: int | None = None) -> tf.Tensor:
         """One draw of the weight, or `samples` draws along a new leading axis, in the variables' dtype."""
         shape = self.mean.shape if samples is None else [samples, *self.mean.shape]
-        noise = tf.random.stateless_normal(shape, seed, dtype=self.mean.dtype)
+        noise = standard_normal(shape, seed, self.mean.dtype)
         return self.mean_value() + self.stddev_value() * noise
 
     def get_config(self) -> dict[str, Any]:

@@ -11,8 +11,11 @@ from bayes_planet.bayesian_layers.distributions import initializers, regularizer
 from bayes_planet.bayesian_layers.layers.flipout import FlipoutLayer, flip, per_sample
 from bayes_planet.bayesian_layers.layers.variational_layer import VariationalLayer
 
+# TensorFlow's names of channels_first and channels_last, by the number of axes in space.
+_FORMATS = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 
-class _VariationalConvolution(VariationalLayer):
+
+class VariationalConvolution(VariationalLayer):
     """Convolution whose kernel (and, if asked, bias) is random.
 
     Each call draws its own kernel, shared by the whole batch; inside `use_weights(sample)` it takes that of the
@@ -107,15 +110,15 @@ class _VariationalConvolution(VariationalLayer):
         return self.convolution_op(inputs, kernel)  # type: ignore[attr-defined]
 
 
-class _TransposedConvolution(_VariationalConvolution):
-    __doc__ = _VariationalConvolution.__doc__
+class _TransposedConvolution(VariationalConvolution):
+    __doc__ = VariationalConvolution.__doc__
     padding: str
 
     def _convolve(self, inputs: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
         shape = tf.shape(inputs)
         first = self.data_format == "channels_first"
         space = []
-        for axis in range(2):
+        for axis in range(self.rank):
             size, width = self.kernel_size[axis], shape[axis + (2 if first else 1)]  # type: ignore[attr-defined]
             stride, dilation = self.strides[axis], self.dilation_rate[axis]  # type: ignore[attr-defined]
             size += (size - 1) * (dilation - 1)
@@ -126,18 +129,28 @@ class _TransposedConvolution(_VariationalConvolution):
                 cut = 2 * (size // 2) if self.padding == "same" else 0
                 space.append((width - 1) * stride + size - cut + extra[axis])
         output = (shape[0], self.filters, *space) if first else (shape[0], *space, self.filters)
-        return tf.keras.backend.conv2d_transpose(
+        if self.rank == 2:  # Keras' own runs channels_first on a CPU too
+            return tf.keras.backend.conv2d_transpose(
+                inputs,
+                kernel,
+                output,
+                strides=self.strides,  # type: ignore[attr-defined]
+                padding=self.padding,
+                data_format=self.data_format,
+                dilation_rate=self.dilation_rate,  # type: ignore[attr-defined]
+            )
+        return tf.nn.conv_transpose(
             inputs,
             kernel,
-            output,
-            strides=self.strides,  # type: ignore[attr-defined]
-            padding=self.padding,
-            data_format=self.data_format,
-            dilation_rate=self.dilation_rate,  # type: ignore[attr-defined]
+            tf.stack(output),
+            self.strides,  # type: ignore[attr-defined]
+            self.padding.upper(),
+            _FORMATS[self.rank][0 if first else 1],
+            self.dilation_rate,  # type: ignore[attr-defined]
         )
 
 
-class _FlipoutConvolution(FlipoutLayer):
+class FlipoutConvolution(FlipoutLayer):
     """Convolution whose kernel's deviation from its mean gets random signs for each example and channel.
 
     `y = x * M + ((x s) * (W - M)) r + b`, s and r in {-1, 1} for each example and input or output channel, constant
@@ -163,30 +176,32 @@ class _FlipoutConvolution(FlipoutLayer):
         return values * flip(tf.ones(shape, values.dtype), weights["sign_seed"], index)
 
 
-def _layer(name: str, estimator: str, bases: tuple[type, ...], source: str) -> type:
-    """A layer class of this module, registered; its help is that of its estimator."""
+def convolution_layer(
+    name: str, estimator: str, bases: tuple[type, ...], source: str = "", module: str = __name__
+) -> Any:
+    """The class `<name><estimator>`, registered; its help is that of its estimator."""
     mixin = bases[0]
     doc = f"`tf.keras.layers.{name}` with random weights, estimator {estimator}.\n\n{mixin.__doc__}\n{source}"
-    if mixin.__name__ == "_FlipoutConvolution":
-        doc += f"\nArguments, call arguments, returns and errors:\n\n{_VariationalConvolution.__doc__}"
-    cls = type(f"{name}{estimator}", bases, {"__doc__": doc, "__module__": __name__})
+    if issubclass(mixin, FlipoutConvolution):
+        reparameterised = bases[1].__mro__[1]
+        doc += f"\nArguments, call arguments, returns and errors:\n\n{reparameterised.__doc__}"
+    cls = type(f"{name}{estimator}", bases, {"__doc__": doc, "__module__": module})
     return tf.keras.utils.register_keras_serializable(package="bayes_planet")(cls)
 
 
 _SOURCE = '    Source: Shridhar et al. 2019; Tran et al. 2018, "Bayesian Layers", Figure 4 (as VariationalConv2D).'
-_keras = tf.keras.layers
-Conv1DReparameterization: Any = _layer(
-    "Conv1D", "Reparameterization", (_VariationalConvolution, _keras.Conv1D), _SOURCE
-)
-Conv2DReparameterization: Any = _layer(
-    "Conv2D", "Reparameterization", (_VariationalConvolution, _keras.Conv2D), _SOURCE
-)
-Conv2DTransposeReparameterization: Any = _layer(
-    "Conv2DTranspose", "Reparameterization", (_TransposedConvolution, _keras.Conv2DTranspose), _SOURCE
-)
-Conv1DFlipout: Any = _layer("Conv1D", "Flipout", (_FlipoutConvolution, Conv1DReparameterization), "")
-Conv2DFlipout: Any = _layer("Conv2D", "Flipout", (_FlipoutConvolution, Conv2DReparameterization), "")
-Conv2DTransposeFlipout: Any = _layer(
-    "Conv2DTranspose", "Flipout", (_FlipoutConvolution, Conv2DTransposeReparameterization), ""
-)
+
+
+def _both(name: str, mixin: type) -> tuple[Any, Any]:
+    """The Reparameterization and the Flipout layer of a Keras class."""
+    first = convolution_layer(name, "Reparameterization", (mixin, getattr(tf.keras.layers, name)), _SOURCE)
+    return first, convolution_layer(name, "Flipout", (FlipoutConvolution, first))
+
+
+Conv1DReparameterization, Conv1DFlipout = _both("Conv1D", VariationalConvolution)
+Conv2DReparameterization, Conv2DFlipout = _both("Conv2D", VariationalConvolution)
+Conv3DReparameterization, Conv3DFlipout = _both("Conv3D", VariationalConvolution)
+Conv1DTransposeReparameterization, Conv1DTransposeFlipout = _both("Conv1DTranspose", _TransposedConvolution)
+Conv2DTransposeReparameterization, Conv2DTransposeFlipout = _both("Conv2DTranspose", _TransposedConvolution)
+Conv3DTransposeReparameterization, Conv3DTransposeFlipout = _both("Conv3DTranspose", _TransposedConvolution)
 VariationalConv2D = Conv2DReparameterization

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from bayes_planet.bayesian_layers.layers.projection import project
 from bayes_planet.bayesian_layers.layers.variational_layer import VariationalLayer
+from bayes_planet.bayesian_layers.samples.mesh_scope import random_bits
 from bayes_planet.bayesian_layers.samples.seeds import as_seed, fold, split
 
 
@@ -132,4 +133,4 @@ def flip(values: tf.Tensor, seed: tf.Tensor, index: int) -> tf.Tensor:
 
 def _random_bits(shape: tf.Tensor, seed: tf.Tensor, index: int) -> tf.Tensor:
     """Uniform int32 over its whole range, so that its sign is a fair coin."""
-    return tf.random.stateless_uniform(shape, fold(seed, index), None, None, tf.int32)
+    return random_bits(shape, fold(seed, index))

@@ -13,6 +13,7 @@ from bayes_planet.bayesian_layers.layers.dense import DenseReparameterization
 from bayes_planet.bayesian_layers.layers.projection import add_bias, project
 from bayes_planet.bayesian_layers.layers.variational_layer import VariationalLayer, WeightAttribute
 from bayes_planet.bayesian_layers.random_variables import tracing
+from bayes_planet.bayesian_layers.samples.mesh_scope import standard_normal
 from bayes_planet.bayesian_layers.samples.seeds import as_seed, fold, fresh_seed
 from bayes_planet.bayesian_layers.samples.weight_scope import active_entry
 
@@ -51,7 +52,7 @@ class _LocalNoise(VariationalLayer):
         # The root of exactly 0 (an input of zeros) would have an infinite gradient.
         stddev = tf.sqrt(tf.maximum(variance, tf.constant(1e-20, variance.dtype)))
         noise_seed = fold(seed, len(order) + 1)
-        noise = tf.cast(tf.random.stateless_normal(tf.shape(outputs), noise_seed), outputs.dtype)
+        noise = tf.cast(standard_normal(tf.shape(outputs), noise_seed, tf.float32), outputs.dtype)
         outputs += tf.cast(stddev, outputs.dtype) * noise
         if self.use_bias:
             outputs = self._add_bias(outputs, self.weight_value("bias", weights))

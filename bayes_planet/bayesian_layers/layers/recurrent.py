@@ -81,7 +81,7 @@ class GatedProductFlipout(GatedProduct):
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
 class GRUCellReparameterization(GatedProduct, VariationalLayer, tf.keras.layers.GRUCell):
-    """GRU cell whose weights are random; the reset gate is applied before the matrix product.
+    """GRU cell whose weights are random; the reset gate is applied before the matrix product, or after it.
 
     ```
     z = sigmoid(x Wz + h Uz + bz)           update gate
@@ -90,13 +90,17 @@ class GRUCellReparameterization(GatedProduct, VariationalLayer, tf.keras.layers.
     h' = z * h + (1 - z) * c
     ```
 
-    Weights, in Keras order (z, r, c): `kernel` [I, 3 units], `recurrent_kernel` [units, 3 units], `bias` [3 units].
+    With `reset_after=True`, Keras' default and cuDNN's form, `c = tanh(x Wc + bc + r * (h Uc + b'c))`, and the gates
+    have second biases too.
+
+    Weights, in Keras order (z, r, c): `kernel` [I, 3 units], `recurrent_kernel` [units, 3 units], `bias` [3 units],
+    with reset_after [2, 3 units].
 
     Without a sample in force, each step draws its own weights. For one draw a sequence, step the cell (or call
     `tf.keras.layers.RNN(cell)`) inside `use_weights(sample_weights(cell, seed))`, or use `VariationalRNN(cell)`.
 
-    Args: those of `tf.keras.layers.GRUCell`, dropout included, with `reset_after=False` fixed. Initializers and
-        regularizers as in `DenseReparameterization`.
+    Args: those of `tf.keras.layers.GRUCell`, dropout included; reset_after is False by default, as in the papers.
+        Initializers and regularizers as in `DenseReparameterization`.
 
     Call arguments:
         inputs: [B, I]; with a sample of S draws in force [S, B, I] or [1, B, I].
@@ -108,9 +112,9 @@ class GRUCellReparameterization(GatedProduct, VariationalLayer, tf.keras.layers.
         output and new state, as Keras: [B, units] ([S, B, units]), the state in a list if it came in one.
 
     Raises:
-        ValueError: reset_after=True; else as `DenseReparameterization`.
+        ValueError: as `DenseReparameterization`.
 
-    Source: Cho et al. 2014 (v1, reset before the product); weights once a sequence: Fortunato et al. 2017.
+    Source: Cho et al. 2014 (v3 resets after the product, v1 before it); weights once a sequence: Fortunato et al. 2017.
     """
 
     weight_fields = {
@@ -132,12 +136,9 @@ class GRUCellReparameterization(GatedProduct, VariationalLayer, tf.keras.layers.
         kernel_regularizer: Any = "normal_kl_divergence",
         recurrent_regularizer: Any = "normal_kl_divergence",
         bias_regularizer: Any = None,
+        reset_after: bool = False,
         **kwargs: Any,
     ) -> None:
-        if kwargs.pop("reset_after", False):
-            raise ValueError(
-                "reset_after is True. Accepted: False; this cell applies the reset gate before the matrix product."
-            )
         super().__init__(
             units=units,
             activation=activation,
@@ -149,7 +150,7 @@ class GRUCellReparameterization(GatedProduct, VariationalLayer, tf.keras.layers.
             kernel_regularizer=regularizers.get(kernel_regularizer),
             recurrent_regularizer=regularizers.get(recurrent_regularizer),
             bias_regularizer=regularizers.get(bias_regularizer),
-            reset_after=False,
+            reset_after=reset_after,
             **kwargs,
         )
 
@@ -172,22 +173,36 @@ class GRUCellReparameterization(GatedProduct, VariationalLayer, tf.keras.layers.
         else:
             parts = [self.gated_product(inputs * input_masks[n], weights, "kernel", n, n + 1) for n in range(3)]
             projected = tf.concat(parts, -1)
-        if self.use_bias:
-            projected = add_bias(projected, self.weight_value("bias", weights))
+        input_bias, recurrent_bias = self._biases(weights)
+        if input_bias is not None:
+            projected = add_bias(projected, input_bias)
         gates_input, candidate_input = tf.split(projected, [2 * self.units, self.units], axis=-1)
 
-        if state_masks is None:
-            gates = gates_input + self.gated_product(state, weights, "recurrent_kernel", 0, 2)
-            masked_state = state
-        else:
+        if state_masks is not None:
             parts = [self.gated_product(state * state_masks[n], weights, "recurrent_kernel", n, n + 1) for n in (0, 1)]
-            gates = gates_input + tf.concat(parts, -1)
-            masked_state = state * state_masks[2]
-        update, reset = tf.split(self.recurrent_activation(gates), 2, axis=-1)
-        reset_product = self.gated_product(reset * masked_state, weights, "recurrent_kernel", 2, 3)
-        candidate = self.activation(candidate_input + reset_product)
+            gates, masked_state = tf.concat(parts, -1), state * state_masks[2]
+        else:
+            gates, masked_state = self.gated_product(state, weights, "recurrent_kernel", 0, 2), state
+        if self.reset_after:
+            memory = self.gated_product(masked_state, weights, "recurrent_kernel", 2, 3)
+            if recurrent_bias is not None:
+                gates = add_bias(gates, recurrent_bias[..., : 2 * self.units])
+                memory = add_bias(memory, recurrent_bias[..., 2 * self.units :])
+        update, reset = tf.split(self.recurrent_activation(gates_input + gates), 2, axis=-1)
+        if self.reset_after:
+            memory *= reset
+        else:
+            memory = self.gated_product(reset * masked_state, weights, "recurrent_kernel", 2, 3)
+        candidate = self.activation(candidate_input + memory)
         state = candidate + update * (state - candidate)
         return state, [state] if nested else state
+
+    def _biases(self, weights: Mapping[str, tf.Tensor]) -> tuple[Any, Any]:
+        """Of the input's and of the state's product; the second with reset_after alone."""
+        if not self.use_bias:
+            return None, None
+        bias = self.weight_value("bias", weights)
+        return (bias[..., 0, :], bias[..., 1, :]) if self.reset_after else (bias, None)
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -12,6 +13,7 @@ from bayes_planet.bayesian_layers.distributions import regularizers
 from bayes_planet.bayesian_layers.distributions.trainable import TrainableDistribution
 from bayes_planet.bayesian_layers.random_variables import tracing
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
+from bayes_planet.bayesian_layers.samples.mesh_scope import building_on_mesh, require_seed
 from bayes_planet.bayesian_layers.samples.sample_axis import require_room
 from bayes_planet.bayesian_layers.samples.seeds import as_seed, fold, fresh_seed
 from bayes_planet.bayesian_layers.samples.weight_scope import active_entry, in_use, layer_key, samples_in
@@ -29,10 +31,10 @@ class WeightAttribute:
     def __get__(self, layer: Any, owner: type) -> Any:
         if layer is None:
             return self
-        posterior = layer.posterior(self.name)
+        posterior = layer.posterior(self.name) if self.name in layer.weight_fields else None
         if posterior is None:
             try:
-                return layer.__dict__["_plain_weights"][self.name]
+                return layer.__dict__[f"_plain_{self.name}"]
             except KeyError:
                 pass
         elif posterior.built:
@@ -40,8 +42,10 @@ class WeightAttribute:
         raise AttributeError(f"Layer {layer.name!r} has no {self.name!r} yet: build it first.")
 
     def __set__(self, layer: Any, value: Any) -> None:
-        if not isinstance(value, RandomVariable):
-            layer.__dict__.setdefault("_plain_weights", {})[self.name] = value
+        random = self.name in layer.weight_fields and layer.posterior(self.name) is not None
+        if not random and not isinstance(value, RandomVariable):
+            # An attribute of its own, past Keras' tracking (add_weight has done that): a LayoutMap sets it by its path.
+            layer.__dict__[f"_plain_{self.name}"] = value
 
 
 class VariationalLayer:
@@ -116,21 +120,22 @@ class VariationalLayer:
         if not isinstance(initializer, TrainableDistribution):
             if isinstance(regularizer, regularizers.KLDivergence):
                 regularizer = None  # no posterior, no divergence
-            return super().add_weight(  # type: ignore[misc]
-                name=name,
-                shape=shape,
-                dtype=dtype,
-                initializer=initializer,
-                regularizer=regularizer,
-                constraint=constraint,
-                **kwargs,
-            )
+            with self._named():
+                return super().add_weight(  # type: ignore[misc]
+                    name=name,
+                    shape=shape,
+                    dtype=dtype,
+                    initializer=initializer,
+                    regularizer=regularizer,
+                    constraint=constraint,
+                    **kwargs,
+                )
         if constraint is not None:
             raise ValueError(
                 f"{name}_constraint of layer {self.name!r} is {constraint!r}, but its {name} is random. Accepted: "
                 "None. Constrain the posterior instead: TrainableNormal(mean_constraint=...)."
             )
-        with tf.name_scope(name):
+        with self._named(), tf.name_scope(name):
             initializer.build_once(shape, dtype or self.variable_dtype)  # type: ignore[attr-defined]
         if isinstance(regularizer, regularizers.TrainablePrior):
             regularizer.build_once(shape)
@@ -138,8 +143,15 @@ class VariationalLayer:
         if regularizer is not None:
             # A callable is registered once and evaluated whenever `losses` is read, in whichever graph that is.
             self.add_loss(lambda: self._penalty(regularizer, initializer))  # type: ignore[attr-defined]
+        if any(type(variable).__name__ == "LazyInitVariable" for variable in initializer.variables):
+            return None  # a LayoutMap puts variables with values in their places later
         with tracing.untraced():
             return initializer.random_variable()
+
+    def _named(self) -> contextlib.AbstractContextManager:
+        """On a mesh variables are placed by name, so that the layer's is among it where build() is called by hand."""
+        inside = not building_on_mesh() or f"/{self.name}/" in f"/{tf.get_current_name_scope()}/"
+        return contextlib.nullcontext() if inside else tf.name_scope(self.name)
 
     @staticmethod
     def _penalty(regularizer: Any, posterior: TrainableDistribution) -> tf.Tensor:
@@ -186,6 +198,8 @@ class VariationalLayer:
         """
         entry = active_entry(self)  # type: ignore[arg-type]
         if entry is None:
+            if seed is None and any(hasattr(part.variables[0], "layout") for part in self.posteriors().values()):
+                require_seed(True)
             entry = self.draw_weights(fresh_seed() if seed is None else seed)
             return self._traced(entry) if tracing.active() else entry
         self._check_entry(entry)

@@ -10,6 +10,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from bayes_planet.bayesian_layers.samples.mesh_scope import require_seed
+
 
 def as_seed(seed: Any) -> tf.Tensor:
     """`seed` as a non-negative int32 tensor of shape [2].
@@ -34,7 +36,12 @@ def as_seed(seed: Any) -> tf.Tensor:
 
 
 def fresh_seed() -> tf.Tensor:
-    """A new seed, int32 [2], from TensorFlow's global generator; `tf.random.set_seed` reproduces the sequence."""
+    """A new seed, int32 [2], from TensorFlow's global generator; `tf.random.set_seed` reproduces the sequence.
+
+    Raises:
+        ValueError: inside `sharded`, as DTensor has no such generator.
+    """
+    require_seed()
     return tf.random.uniform([2], minval=0, maxval=tf.int32.max, dtype=tf.int32)
 
 

@@ -1,0 +1,1 @@
+"""Beliefs over the last layer of a network alone, in closed form."""

@@ -1,0 +1,1 @@
+"""Optimizers that learn a distribution over the weights of a plain model."""

@@ -1,0 +1,1 @@
+"""Model parallelism: variables of layers laid out over a mesh of devices."""

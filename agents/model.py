@@ -396,6 +396,5 @@ class BayesPlanet(TrainedModel):
 
 def _prepare_devices(device: str, config: Config) -> None:
     # Where TensorFlow has taken its devices already, the program has chosen how.
-    allowed = [DeviceError] if device == "auto" else []
-    with contextlib.suppress(*allowed):
+    with contextlib.suppress(*[DeviceError] if device == "auto" else []):
         prepare_devices(device, config.train.collect_during_updates)

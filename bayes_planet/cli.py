@@ -1,4 +1,4 @@
-"""The command line: `bayes-planet train | evaluate | analyse | report | export | pack | unpack | configs | install`."""
+"""The command line: `bayes-planet train | evaluate | analyse | report | export | configs | install`."""
 
 import os
 import sys
@@ -164,33 +164,6 @@ def parser() -> "argparse.ArgumentParser":
     )
     export.add_argument("--overwrite", action="store_true", help="replace an earlier export in DIR")
 
-    pack = commands.add_parser(
-        "pack",
-        help="write a run into a small folder, to keep or move it",
-        description="Write a run's newest checkpoint and the actions of its episodes, from which `unpack` makes the "
-        "run again: some KB an episode instead of its frames. `evaluate` takes the folder too. best_model, videos and "
-        "TensorBoard's files are left out.",
-    )
-    pack.add_argument("run", type=Path, help="the folder of a training run, in any state")
-    pack.add_argument(
-        "--out", required=True, type=Path, metavar="DIR", help="the folder to write; an earlier pack there is replaced"
-    )
-    pack.add_argument(
-        "--no-optimizer",
-        action="store_true",
-        help="without the optimizer's state, a third of the size: the run goes on from the averaged weights with a "
-        "fresh optimizer",
-    )
-
-    unpack = commands.add_parser(
-        "unpack",
-        help="make a run again from what `pack` wrote",
-        description="Make a run's folder again: its episodes are played anew from their seeds and actions, and "
-        "compared with what they were. `train` with the run's command then goes on with it.",
-    )
-    unpack.add_argument("pack", type=Path, help="a folder that `pack` wrote")
-    unpack.add_argument("--logdir", required=True, type=Path, help="the run's folder; a name that is free")
-
     install = commands.add_parser(
         "install",
         help="install what pip cannot resolve on this Python: tf-agents, dm-control",
@@ -286,14 +259,6 @@ def _run(options: "argparse.Namespace") -> int:
         from bayes_planet.commands.report import report
 
         return report(options)
-    if options.command == "pack":
-        from bayes_planet.commands.pack import pack
-
-        return pack(options)
-    if options.command == "unpack":
-        from bayes_planet.commands.pack import unpack
-
-        return unpack(options)
     if options.command == "analyse":
         from bayes_planet.commands.analyse import analyse
 

@@ -106,7 +106,6 @@ def signals(setting: Setting) -> Iterator[Try]:
     commands: dict[str, tuple[object, ...]] = {
         "evaluate": ("evaluate", run, "--episodes", 50),
         "report": ("report", run, "--out", place / "report.html"),
-        "pack": ("pack", run, "--out", place / "packed"),
         "export": ("export", run, "--out", place / "exported"),
         "analyse": ("analyse", run, "--episodes", 2),
         "configs": ("configs", "planet"),
@@ -218,8 +217,6 @@ LINES: tuple[tuple[str, ...], ...] = (
     ("report", "/no/such/run"),
     ("report", "{run}", "--detailed", "-1"),
     ("export", "{run}", "--out", "/dev/null/x"),
-    ("pack", "{run}", "--out", "/proc/x"),
-    ("unpack", "{run}", "--logdir", "{run}"),
     ("configs", "no_such_preset"),
     ("no_such_command",),
     ("train", "--logdir", "{folder}", "\udcff=\udcfe"),

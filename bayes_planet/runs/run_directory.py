@@ -114,8 +114,7 @@ class RunDirectory:
         if self.model_file.exists():
             raise RunDirectoryError(
                 f"{self.path} holds a saved model, not a run: it has no episodes to go on with. Give another --logdir. "
-                "In Python, BayesPlanet.load(path, logdir=...) starts a run from its weights; `bayes-planet unpack` "
-                "makes one of what `bayes-planet pack` wrote."
+                "In Python, BayesPlanet.load(path, logdir=...) starts a run from its weights."
             )
         self.check_links()
         self.logs.mkdir(parents=True, exist_ok=True)

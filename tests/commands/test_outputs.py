@@ -49,8 +49,6 @@ def test_pipes_and_folders_are_refused_before_the_work(capsys, run, tmp_path):
     for given in (pipe, "/dev/null"):
         assert "no folder" in fails(capsys, "report", run, "--figures", given)
         assert "no folder" in fails(capsys, "export", run, "--out", given)
-        assert "no folder" in fails(capsys, "pack", run, "--out", given)
-        assert "no folder" in fails(capsys, "unpack", run, "--logdir", given)
     for option in ("--video", "--open-loop"):
         assert f"{option} is " in (text := fails(capsys, "evaluate", run, option, pipe)) and "a pipe (FIFO)" in text
     assert stat.S_ISFIFO(pipe.stat().st_mode) and os.listdir(tmp_path) == ["pipe.mp4"]
@@ -76,7 +74,7 @@ def test_a_full_disk_leaves_no_half_page(capsys, run, small_disk):  # noqa: F811
     assert os.listdir(small_disk) == ["page.html"] and (small_disk / "page.html").read_text() == "old"
 
 
-def test_a_run_below_any_name_is_evaluated_filmed_packed_and_trained(capsys, trained, tmp_path, small_disk):  # noqa: F811
+def test_a_run_below_any_name_is_evaluated_and_filmed(capsys, trained, tmp_path, small_disk):  # noqa: F811
     film = tmp_path / "film[1].gif"
     assert cli.main(["evaluate", str(trained), "--episodes", "1", "--video", str(film)]) == 0
     assert film.read_bytes()[:6] == b"GIF89a"
@@ -84,8 +82,6 @@ def test_a_run_below_any_name_is_evaluated_filmed_packed_and_trained(capsys, tra
     (small_disk / "filled").write_bytes(b"x" * 60_000)
     text = fails(capsys, "evaluate", trained, "--episodes", 1, "--video", small_disk / "film.mp4")
     assert "The disk is full" in text and sorted(os.listdir(small_disk)) == ["film.mp4", "filled"]
-    assert cli.main(["pack", str(trained), "--out", str(tmp_path / "packed[2]")]) == 0
-    assert cli.main(["evaluate", str(tmp_path / "packed[2]"), "--episodes", "1"]) == 0
 
 
 def test_bytes_that_are_no_text_are_one_error(tmp_path):

@@ -11,7 +11,7 @@ from typing import Any
 
 from bayes_planet import compatibility
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def _select_keras_2() -> None:

@@ -2,6 +2,7 @@
 
     python -m benchmarks.scores keep RUN results/TASK/NAME.json      # from the folder of a run
     python -m benchmarks.scores table                                # writes results/README.md
+    python -m benchmarks.scores summary FILE [FILE ...]              # a row a method and task, from last evaluations
     python -m benchmarks.scores figure FILE [FILE ...] --out scores.svg
 
 A score file holds what a claim rests on: task, method, seed, command, commit, machine, versions, settings that differ
@@ -21,7 +22,8 @@ import numpy as np
 from bayes_planet.config import Config, presets
 from bayes_planet.report.reading.runs import Run, read_runs
 from bayes_planet.report.reading.starts import machine_text, read_starts
-from benchmarks.page import heading
+from bayes_planet.report.reading.statistics import estimate
+from benchmarks.page import heading, shown
 
 RESULTS = Path("results")
 FORMAT = "bayes_planet score 1"
@@ -152,6 +154,23 @@ def _shown(evaluation: Mapping[str, Any] | None) -> str:
     return f"{np.median(returns):.0f} {spread} after {evaluation['episodes']}"
 
 
+def summary(scores: Sequence[Mapping[str, Any]]) -> str:
+    """Last evaluations by method and task, as a Markdown table; the interval is a bootstrap over seeds."""
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for score in scores:
+        groups.setdefault((score["method"], score["task"].removeprefix("dm_control/")), []).append(score)
+    lines = [heading(("method", "task", "env steps", "seeds", "median", "mean (95%)"))]
+    for (method, task), members in groups.items():
+        last = [score["evaluations"][-1] for score in members]
+        steps = sorted({each["env_steps"] // 1000 for each in last})
+        returns = [np.asarray(each["returns"]) for each in last]
+        mean = estimate([returns], np.mean)
+        spread = f"{steps[0]}k" if len(steps) == 1 else f"{steps[0]}k to {steps[-1]}k"
+        cells = (method, task, spread, str(len(members)), f"{np.median(np.concatenate(returns)):.0f}", shown(mean))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def figure(scores: Sequence[Mapping[str, Any]], out: Path) -> None:
     """Median and range of every evaluation over env steps, a line a run."""
     from bayes_planet.report.figures import style
@@ -186,6 +205,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     keeping.add_argument("--machine", default="", help="what it ran on (default: as it has noted)")
     keeping.add_argument("--commit", default="", help="of the code that ran (default: the one here)")
     commands.add_parser("table", help="write results/README.md")
+    summing = commands.add_parser("summary", help="print a row a method and task")
+    summing.add_argument("files", type=Path, nargs="+")
     drawing = commands.add_parser("figure", help="draw learning curves")
     drawing.add_argument("files", type=Path, nargs="+")
     drawing.add_argument("--out", type=Path, required=True)
@@ -193,7 +214,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         if options.what == "keep":
             keep(options.run, options.out, options.command, options.machine, options.commit)
-        if options.what == "figure":
+        if options.what == "summary":
+            print(summary([read(path) for path in options.files]))
+        elif options.what == "figure":
             figure([read(path) for path in options.files], options.out)
         else:
             (RESULTS / "README.md").write_text(table(RESULTS))

@@ -1,0 +1,54 @@
+"""Docstrings as the site shows them.
+
+Ours are read in an editor or by `help()`: names stand in `single quotes of code`, snippets between ``` fences. Sphinx
+reads reStructuredText, so both are turned into it, and signs that mean something there are escaped.
+"""
+
+import re
+from typing import Any
+
+_FENCE = re.compile(r"^(\s*)```(\w*)\s*$")
+_CODE = re.compile(r"(``?[^`]+``?)")
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"(?<=\w)_(?=\W|$)", r"\\_", re.sub(r"([*|\\])", r"\\\1", text))
+
+
+def _line(text: str) -> str:
+    """Code in double quotes, all else escaped."""
+    parts = _CODE.split(text)
+    return "".join(f"``{part.strip('`')}``" if index % 2 else _escaped(part) for index, part in enumerate(parts))
+
+
+def to_rst(lines: list[str]) -> list[str]:
+    """A docstring's lines as reStructuredText."""
+    result: list[str] = []
+    fence = literal = None
+    for line in lines:
+        opened = _FENCE.match(line)
+        indent = len(line) - len(line.lstrip())
+        if opened:
+            if fence is None:
+                fence = opened[1]
+                result += ["", f"{fence}.. code-block:: {opened[2] or 'text'}", ""]
+            else:
+                fence = None
+                result.append("")
+        elif fence is not None:
+            result.append(f"   {line}" if line.strip() else "")
+        elif literal is not None and (not line.strip() or indent > literal):
+            result.append(line)
+        else:
+            literal = indent if line.rstrip().endswith("::") else None
+            result.append(_line(line))
+    return result
+
+
+def _process(_app: Any, _what: str, _name: str, _object: Any, _options: Any, lines: list[str]) -> None:
+    lines[:] = to_rst(lines)
+
+
+def setup(app: Any) -> dict[str, bool]:
+    app.connect("autodoc-process-docstring", _process, priority=100)  # before napoleon
+    return {"parallel_read_safe": True}

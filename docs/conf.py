@@ -22,6 +22,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "docstrings",
+    "repository_links",
 ]
 exclude_patterns = ["_build"]
 suppress_warnings = ["myst.strikethrough"]
@@ -33,6 +34,7 @@ myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 autosummary_generate = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
+autodoc_inherit_docstrings = False  # Keras's are not written for Sphinx
 autodoc_default_options = {"members": True, "show-inheritance": True}
 default_role = "literal"
 napoleon_use_rtype = False

@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 _FENCE = re.compile(r"^(\s*)```(\w*)\s*$")
+_SECTION = re.compile(r"^\s*(Args|Attributes|Raises|Returns|Yields|Example|Examples|Note|References):\s*$")
 _CODE = re.compile(r"(``?[^`]+``?)")
 
 
@@ -24,10 +25,19 @@ def _line(text: str) -> str:
 def to_rst(lines: list[str]) -> list[str]:
     """A docstring's lines as reStructuredText."""
     result: list[str] = []
-    fence = literal = None
+    fence = literal = section = None
+    last = 0
     for line in lines:
         opened = _FENCE.match(line)
         indent = len(line) - len(line.lstrip())
+        if line.strip() and fence is None:
+            if section is not None and indent <= section:
+                section = None
+            if _SECTION.match(line):
+                section = indent
+            elif section is None and indent != last and result and result[-1].strip():
+                result.append("")
+            last = indent
         if opened:
             if fence is None:
                 fence = opened[1]

@@ -55,6 +55,10 @@ html_theme_options = {
     "navbar_end": ["theme-switcher"],
     "footer_start": ["copyright"],
     "footer_end": [],
-    "secondary_sidebar_items": ["page-toc"],
+    # Pages of wide tables have the whole width.
+    "secondary_sidebar_items": {
+        "**": ["page-toc"],
+        **dict.fromkeys(("benchmark_tables", "configuration", "learning", "metrics", "training_runs"), []),
+    },
 }
 html_sidebars = {"index": [], "layers": [], "troubleshooting": []}

@@ -19,7 +19,9 @@ def _escaped(text: str) -> str:
 def _line(text: str) -> str:
     """Code in double quotes, all else escaped."""
     parts = _CODE.split(text)
-    return "".join(f"``{part.strip('`')}``" if index % 2 else _escaped(part) for index, part in enumerate(parts))
+    text = "".join(f"\0{part.strip('`')}\1" if index % 2 else _escaped(part) for index, part in enumerate(parts))
+    text = re.sub("(?<=[\\w/)])\0", r"\\ \0", re.sub("\1(?=[\\w(])", "\1\\\\ ", text))  # code that touches a word
+    return re.sub("[\0\1]", "``", text)
 
 
 def to_rst(lines: list[str]) -> list[str]:

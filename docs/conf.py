@@ -58,7 +58,7 @@ html_theme_options = {
     # Pages of wide tables have the whole width.
     "secondary_sidebar_items": {
         "**": ["page-toc"],
-        **dict.fromkeys(("benchmark_tables", "configuration", "learning", "metrics", "training_runs"), []),
+        **{page: [] for page in ("benchmark_tables", "configuration", "learning", "metrics", "training_runs")},
     },
 }
 html_sidebars = {"index": [], "layers": [], "troubleshooting": []}

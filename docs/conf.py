@@ -29,7 +29,7 @@ suppress_warnings = ["ref.python"]  # a field called `mean` in two records is no
 
 # Headings are linked as on GitHub, so that a page reads the same there and here.
 myst_heading_anchors = 4
-myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_enable_extensions = ["colon_fence"]
 
 autosummary_generate = False
 autodoc_member_order = "bysource"

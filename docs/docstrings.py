@@ -28,7 +28,7 @@ def to_rst(lines: list[str]) -> list[str]:
     """A docstring's lines as reStructuredText."""
     result: list[str] = []
     fence = literal = section = None
-    last = 0
+    coded, last = False, 0  # code may stand indented, as in Markdown
     for line in lines:
         opened = _FENCE.match(line)
         indent = len(line) - len(line.lstrip())
@@ -49,9 +49,15 @@ def to_rst(lines: list[str]) -> list[str]:
                 result.append("")
         elif fence is not None:
             result.append(f"   {line}" if line.strip() else "")
+        elif section is None and literal is None and indent >= 4 and (coded or not "".join(result[-1:]).strip()):
+            result += [f"   {line}"] if coded else ["", ".. code-block:: python", "", f"   {line}"]
+            coded = True
+        elif coded and not line.strip():
+            result.append("")
         elif literal is not None and (not line.strip() or indent > literal):
             result.append(line)
         else:
+            coded = False
             literal = indent if line.rstrip().endswith("::") else None
             result.append(_line(line))
     return result

@@ -9,6 +9,7 @@ from typing import Any
 
 _FENCE = re.compile(r"^(\s*)```(\w*)\s*$")
 _SECTION = re.compile(r"^\s*(Args|Attributes|Raises|Returns|Yields|Example|Examples|Note|References):\s*$")
+_STATEMENT = re.compile(r"^\s+(\w+ = |from \w|import \w|with \w+[.(]|print\(|\w+\.\w+\()")
 _CODE = re.compile(r"(``?[^`]+``?)")
 
 
@@ -24,12 +25,18 @@ def _line(text: str) -> str:
     return re.sub("[\0\1]", "``", text)
 
 
+def _is_code(line: str, goes_on: bool) -> bool:
+    """Indented by four or more, and a statement or (`goes_on`) any line directly after one."""
+    return line.startswith("    ") and (goes_on or bool(_STATEMENT.match(line)))
+
+
 def to_rst(lines: list[str]) -> list[str]:
     """A docstring's lines as reStructuredText."""
     result: list[str] = []
     fence = literal = section = None
     coded, last = False, 0  # code may stand indented, as in Markdown
     for line in lines:
+        after_blank = not "".join(result[-1:]).strip()
         opened = _FENCE.match(line)
         indent = len(line) - len(line.lstrip())
         if line.strip() and fence is None:
@@ -49,11 +56,9 @@ def to_rst(lines: list[str]) -> list[str]:
                 result.append("")
         elif fence is not None:
             result.append(f"   {line}" if line.strip() else "")
-        elif section is None and literal is None and indent >= 4 and (coded or not "".join(result[-1:]).strip()):
+        elif section is None and literal is None and (coded or after_blank) and line.strip() and _is_code(line, coded):
             result += [f"   {line}"] if coded else ["", ".. code-block:: python", "", f"   {line}"]
             coded = True
-        elif coded and not line.strip():
-            result.append("")
         elif literal is not None and (not line.strip() or indent > literal):
             result.append(line)
         else:

@@ -1,7 +1,6 @@
 """Presets and overrides: what they make, and what they say when they are wrong."""
 
 import dataclasses
-import re
 import typing
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from bayes_planet.config import settings as config
 DENSE = ["prior_input", "prior_hidden", "prior_mean", "prior_stddev"]
 DEFAULTS = presets.flatten(config.Config())
 ROOT = Path(__file__).parents[1]
-KEPT = sorted(path for folder in ("pretrained", "results") for path in (ROOT / folder).rglob("config.yaml"))
+KEPT = sorted((ROOT / "pretrained").rglob("config.yaml"))
 OF_TYPE = {
     bool: st.booleans(),
     int: st.integers(-5, 10**6),
@@ -267,11 +266,9 @@ def test_a_bonus_for_uncertainty_where_there_is_some():
     assert presets.load(["planet"], [*CAUTION, "model.factory=mine:Model"]).planner.uncertainty_bonus == -10
 
 
-def test_the_configurations_of_kept_runs_load():
-    """Each once, whatever its seed."""
-    found = {re.sub(r"(?m)^seed: .*", "", path.read_text()): path for path in KEPT}
-    assert len(found) > 20
-    for path in found.values():
+def test_the_configurations_of_pretrained_agents_load():
+    assert KEPT
+    for path in KEPT:
         assert isinstance(presets.read(path), config.Config)
 
 

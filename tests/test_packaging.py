@@ -81,7 +81,9 @@ def test_the_wheel_holds_every_module_and_preset(wheel):
     expected = set()
     for folder, _, files in os.walk(ROOT / "bayes_planet", followlinks=True):
         expected |= {
-            (Path(folder) / file).relative_to(ROOT).as_posix() for file in files if file.endswith((".py", ".yaml"))
+            (Path(folder) / file).relative_to(ROOT).as_posix()
+            for file in files
+            if file.endswith((".py", ".yaml", "py.typed"))
         }
     assert {"bayes_planet/configs/planet.yaml", "bayes_planet/configs/debug.yaml"} <= expected
     assert names == expected

@@ -111,10 +111,10 @@ class Settings:
             if rule.choices:
                 require_choice(key, item, rule.choices)
                 continue
+            require(rule.accepts(item), key, item, rule.words)
             if isinstance(item, float):
                 infinite = item == math.inf and field.metadata["infinite"]
                 require(math.isfinite(item) or infinite, key, item, "a finite number")
-            require(rule.accepts(item), key, item, rule.words)
 
 
 def _plain(key: str, value: Any, expected: Any) -> Any:

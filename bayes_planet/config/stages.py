@@ -10,6 +10,16 @@ ADJUSTABLE = tuple(key for key, field in _FIELDS.items() if field.metadata["chan
 """Settings that shape neither the parameters nor the replay: a run may go on with others where its user says so."""
 
 
+def adjustable_settings() -> str:
+    """Those in words: 'planner.*' where all of a group are among them."""
+    words: list[str] = []
+    for key in ADJUSTABLE:
+        group = key.rpartition(".")[0]
+        whole = all(other in ADJUSTABLE for other in _FIELDS if other.rpartition(".")[0] == group)
+        words.append(f"{group}.*" if whole else key)
+    return ", ".join(dict.fromkeys(words)) + " (average_decay: not from or to 0)"
+
+
 @dataclasses.dataclass(frozen=True)
 class Stage:
     """Settings, 'key=value' each, that hold from so many episodes on."""
@@ -54,10 +64,9 @@ def configurations(config: Config) -> list[tuple[int, Config]]:
             raise presets.ConfigError(f"train.stages[{number}], from {stage.episodes} on: {error}") from error
         for key, (old, new) in presets.differences(now, later).items():
             if key == "train.stages" or not adjustable(key, old, new):
-                accepted = ", ".join(key for key in ADJUSTABLE if key != "train.stages")
                 raise presets.ConfigError(
                     f"train.stages[{number}], from {stage.episodes} on: {key} cannot change on the way of a run. "
-                    f"Accepted: {accepted} (average_decay: not from or to 0)."
+                    f"Accepted: {adjustable_settings()}, but train.stages itself."
                 )
         found.append((stage.episodes, later))
     return found

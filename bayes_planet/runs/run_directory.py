@@ -377,7 +377,7 @@ class RunDirectory:
             if adjustable:
                 accepted += " With --change the run goes on with what is given now."
             elif change:
-                accepted += f" --change is for {', '.join(stages.ADJUSTABLE)} (average_decay: not from or to 0)."
+                accepted += f" --change is for {stages.adjustable_settings()}."
             raise RunDirectoryError(f"{self.path} holds a run of another configuration:\n{lines}\n{accepted}")
         return changed
 

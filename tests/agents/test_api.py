@@ -388,7 +388,7 @@ def test_folders_that_hold_something_else(model, saved, tmp_path):
         BayesPlanet(
             CountingEnv, "debug", seed=3, logdir=model.logdir, overrides={**SETTINGS, "train.learning_rate": 0.5}
         )
-    with pytest.raises(RunDirectoryError, match="change is for planner"):
+    with pytest.raises(RunDirectoryError, match=r"change is for .*planner\.\*"):
         BayesPlanet(
             CountingEnv,
             "debug",

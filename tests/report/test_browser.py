@@ -15,7 +15,7 @@ from tests.report.make import make_run
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed: apt-get install chromium")
 
-REAL = Path(__file__).parents[2] / "results" / "cheetah_run_laptop_seed0"
+REAL = Path(__file__).with_name("real_run")
 WINDOWS = {
     "laptop": {"width": 1440},
     "phone": {"width": 390, "phone": True},

@@ -192,6 +192,7 @@ def figure(folder: Path, env_steps: int) -> bytes:
                 if mean is not None:
                     ax.plot(env_steps, mean, "_", color=style.INK, markersize=9)
             ax.set(title=LABELS[task], ylim=(0.0, MOST), xlim=(0, 1.05 * env_steps))
+            ax.locator_params(axis="x", nbins=4)
         for ax in axes[1]:
             ax.set_xlabel("env steps")
         for ax in axes[:, 0]:

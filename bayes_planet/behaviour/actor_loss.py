@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from bayes_planet import bayesian_layers
 from bayes_planet.behaviour.actor import Behaviour, act_ahead
-from bayes_planet.behaviour.returns import VALUE_TRACE, lambda_returns
+from bayes_planet.behaviour.returns import VALUE_TRACE, lambda_returns, pessimistic
 from bayes_planet.behaviour.surrogates import only_for
 from bayes_planet.world_model.losses import unit_gaussian_nll
 from bayes_planet.world_model.rssm import State
@@ -36,17 +36,21 @@ class PolicyTerms(NamedTuple):
     uncertainty: tf.Tensor | None
 
 
-def policy_terms(model: "WorldModel", posterior: State, weights: dict, seed: tf.Tensor) -> PolicyTerms:
+def policy_terms(
+    model: "WorldModel", posterior: State, weights: dict, seed: tf.Tensor, reward_error: tf.Tensor | float = 0.0
+) -> PolicyTerms:
     """What the policy earns from posterior states on, `loss.policy_horizon` steps ahead, and its gradients.
 
         maximise   (1 - discount) (mean G + bonus * mean std_S G_0)
                    + ENTROPY_SCALE * mean sum log stddev
 
     G are the lambda-returns of predicted rewards and values over the rollout, through which the gradient reaches the
-    policy's parameters (and those alone). The value learns G on the same states. With `loss.policy_weight_samples`
-    of 2 or more there are so many rollouts from each state, with the same noise of the policy, each under weights and
-    state noise of its own, and std_S is the sample standard deviation over them: below 0, the bonus asks for what is
-    earned whatever the weights are. It is `loss.policy_uncertainty_bonus`.
+    policy's parameters (and those alone). The value learns G on the same states. With several `model.value_heads` each
+    has a G of its own to learn, and the policy theirs, mean less stddev. With `loss.policy_normalise` what is earned
+    and the bonus are divided by the range of G over the states, its 5 to 95 percentiles. With
+    `loss.policy_weight_samples` of 2 or more there are so many rollouts from each state, with the same noise of the
+    policy, each under weights and state noise of its own, and std_S is the sample standard deviation over them: below
+    0, the bonus asks for what is earned whatever the weights are. It is `loss.policy_uncertainty_bonus`.
 
     Args:
       model: with `model.policy` and `model.value`.
@@ -55,6 +59,7 @@ def policy_terms(model: "WorldModel", posterior: State, weights: dict, seed: tf.
       weights: one weight sample of the transition, so that over updates the policy is right for the whole belief. Not
         used where `loss.policy_weight_samples` asks for more.
       seed: int32 [2].
+      reward_error: float32, root mean square of what the model's rewards are wrong by: as small as a range may be.
 
     Source: Dreamer (Hafner et al. 2020), Sec. 3 and Algorithm 1, with the entropy of DreamerV2 (2021); the bonus is the
     planner's (`planner.uncertainty_bonus`).
@@ -80,24 +85,37 @@ def policy_terms(model: "WorldModel", posterior: State, weights: dict, seed: tf.
         ahead = act_ahead(model.rssm, model.policy, start, noise, seed=fold(seed, 2), weights=weights)
         if draws > 1:
             ahead = Behaviour(*(tf.reshape(value, [-1, *value.shape[-2:]]) for value in ahead))
-        rate = model.reward_rate(ahead.features)
-        certain = tf.ones_like(rate)
+        reward = model.reward(ahead.features)
+        certain = tf.ones_like(reward)
         goes_on = model.continuation(ahead.features) if model.continues else certain
-        returns = left * lambda_returns(
-            model.reward(ahead.features), rate / left, certain, goes_on, settings.value_discount, VALUE_TRACE
+        every = left * tf.stack(
+            [
+                lambda_returns(reward, rate / left, certain, goes_on, settings.value_discount, VALUE_TRACE)
+                for rate in tf.unstack(model.reward_rates(ahead.features))
+            ]
         )
+        returns = pessimistic(every)
+        unit = _range(returns[:, :-1], reward_error) if settings.policy_normalise else 1.0
         earned = tf.reduce_mean(returns[:, :-1])
         entropy = tf.reduce_mean(tf.reduce_sum(tf.math.log(ahead.stddev), -1))
-        cost = -(earned + ENTROPY_SCALE * entropy)
+        cost = -(earned / unit + ENTROPY_SCALE * entropy)
         uncertainty = None
         if draws > 1:
             uncertainty = tf.reduce_mean(_sample_stddev(tf.reshape(returns[:, 0], [draws, -1])))
-            cost -= settings.policy_uncertainty_bonus * uncertainty
+            cost -= settings.policy_uncertainty_bonus * uncertainty / unit
     objective = only_for(variables, tape.gradient(cost, variables))
-    known = model.reward_rate(tf.stop_gradient(ahead.features[:, :-1]))
-    target = tf.stop_gradient(returns[:, :-1])
+    known = model.reward_rates(tf.stop_gradient(ahead.features[:, :-1]))
+    target = tf.stop_gradient(every[:, :, :-1])
     value = tf.reduce_mean(unit_gaussian_nll(target[..., None], known[..., None], 1))
     return PolicyTerms(objective, value, earned, tf.reduce_mean(ahead.stddev), uncertainty)
+
+
+def _range(returns: tf.Tensor, least: tf.Tensor | float) -> tf.Tensor:
+    """From the 5 to the 95 percentile of all entries, a constant for gradients; at least `least`, and not 0."""
+    ordered = tf.sort(tf.reshape(tf.stop_gradient(returns), [-1]))
+    last = tf.cast(tf.size(ordered) - 1, tf.float32)
+    low, high = (ordered[tf.cast(tf.round(share * last), tf.int32)] for share in (0.05, 0.95))
+    return tf.maximum(tf.maximum(high - low, least), 1e-6)
 
 
 def _sample_stddev(values: tf.Tensor) -> tf.Tensor:

@@ -6,6 +6,17 @@ VALUE_TRACE = 0.95
 """lambda of the returns that values are trained on. Source: Dreamer (Hafner et al. 2020)."""
 
 
+def pessimistic(values: tf.Tensor) -> tf.Tensor:
+    """Mean less stddev over K heads that value the same states: [K, ...] -> [...].
+
+    What the heads do not agree about is not counted: a policy seeks states that are overrated.
+    """
+    if values.shape[0] == 1:
+        return values[0]
+    mean, variance = tf.nn.moments(values, 0)
+    return mean - tf.sqrt(variance + 1e-8)  # the root's slope at 0 is infinite
+
+
 def lambda_returns(
     reward: tf.Tensor, value: tf.Tensor, mask: tf.Tensor, goes_on: tf.Tensor, discount: float, trace: float
 ) -> tf.Tensor:

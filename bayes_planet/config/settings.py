@@ -11,10 +11,10 @@ from typing import Any
 
 from bayes_planet.config.setting import Rule, Settings, above_zero, at_least, one_of, require, setting, within
 
-# Keras' by name; others need a model of one's own.
+# Keras' by name, and rms_silu (`world_model.activations`); others need a model of one's own.
 ACTIVATIONS = (
-    *("elu", "exponential", "gelu", "hard_sigmoid", "leaky_relu", "linear", "mish", "relu", "relu6", "selu", "sigmoid"),
-    *("silu", "softplus", "softsign", "swish", "tanh"),
+    *("elu", "exponential", "gelu", "hard_sigmoid", "leaky_relu", "linear", "mish", "relu", "relu6", "rms_silu"),
+    *("selu", "sigmoid", "silu", "softplus", "softsign", "swish", "tanh"),
 )
 TRANSITION_LAYERS = ("prior_input", "gru", "prior_hidden", "prior_mean", "prior_stddev")
 
@@ -64,7 +64,7 @@ class ModelConfig(Settings):
     stochastic_units: int = setting(30, "units of the stochastic state", at_least(1), "PlaNet, App. A")
     hidden_units: int = setting(200, "units of the transition's hidden layers", at_least(1), "PlaNet, App. A")
     min_stddev: float = setting(0.1, "added to the softplus stddev of prior and posterior", at_least(0), "google-research/planet")
-    activation: str = setting("relu", "activation of every hidden layer", one_of(*ACTIVATIONS), "PlaNet, App. A")
+    activation: str = setting("relu", "activation of every hidden layer; rms_silu: the layer's outputs are divided by their root mean square, then SiLU (ReLU where a convolution has many positions)", one_of(*ACTIVATIONS), "PlaNet, App. A; rms_silu: DreamerV3 (Hafner et al. 2023)")
     convolution_depth: int = setting(32, "channels of the first encoder convolution; the others scale with it", at_least(1), "PlaNet, App. A")
     vector_layers: int = setting(2, "hidden layers of the encoder and decoder of state observations", at_least(0, "layers"))
     vector_units: int = setting(200, "their units", at_least(1))
@@ -75,6 +75,8 @@ class ModelConfig(Settings):
     continuation: bool = setting(False, "a head, with the layers of the reward head, predicts whether the episode goes on; the planner counts rewards after a predicted end for less", source="DreamerV2, Sec. 2")
     value: bool = setting(False, "a head, with the layers of the reward head, predicts the return after a state, discounted by loss.value_discount; the planner may add it to its plans (planner.value_scale)", source="POLO (Lowrey et al. 2019)")
     policy: bool = setting(False, "with model.value, an actor network, with the layers of the reward head, acts at once; it learns in imagination to maximise the return that the model predicts, and the value is that of the actor; the planner tries what it would do (planner.policy_candidates), or does it (planner.method=policy)", source="Dreamer (Hafner et al. 2020); TD-MPC (Hansen et al. 2022)")
+    value_heads: int = setting(1, "with model.value, so many such heads, each learning from returns of its own; the value is their mean minus their stddev, against imagination that overrates", at_least(1), "after REDQ (Chen et al. 2021)")
+    learnt_scales: bool = setting(False, "each term of the world model's loss counts by a learnt factor, about one over the term's size, besides its own in loss (image_scale, state_scale, reward_scale, overshooting_scale, state_kl_scale, continuation_scale), which then has no unit", source="HarmonyDream (Ma et al. 2024)")
     factory: str = setting("WorldModel", "what makes the world model: the package's WorldModel, or MODULE:NAME of a class or function of your own (docs/your_own_model.md)", Rule(_is_factory, "WorldModel, or MODULE:NAME"))
     bayesian: BayesianConfig = dataclasses.field(default_factory=BayesianConfig)
 
@@ -95,6 +97,7 @@ class LossConfig(Settings):
     continuation_scale: float = setting(10.0, "with model.continuation, factor on the continuation's negative log-likelihood", at_least(0), change="announced")
     value_discount: float = setting(0.97, "with model.value, the factor by which a reward counts less for each agent step that it comes later", within(0, 1, "0 to below 1", open_high=True), change="announced")
     policy_horizon: int = setting(12, "with model.policy, agent steps of imagination that the actor learns from", at_least(1, "agent steps"), "Dreamer has 15", change="announced")
+    policy_normalise: bool = setting(False, "with model.policy, returns are counted in ranges (5 to 95 percentiles) of the returns from the batch's states, so that the entropy counts the same whatever rewards are", source="DreamerV3 (Hafner et al. 2023)", change="announced")
     policy_weight_samples: int = setting(1, "with model.policy, rollouts from each state, each under a weight sample of its own; 1: under the update's", at_least(1), change="announced")
     policy_uncertainty_bonus: float = setting(0.0, "with policy_weight_samples of 2 or more, reward an agent step for each unit of standard deviation over them; below 0: caution", change="announced")
 
@@ -161,6 +164,7 @@ class TrainConfig(Settings):
     learning_rate: float = setting(1e-3, "Adam's step size", above_zero(), "PlaNet, App. A", change="announced")
     adam_epsilon: float = setting(1e-4, "Adam's epsilon", above_zero(), "PlaNet, App. A", change="announced")
     clip_norm: float = setting(1000.0, "largest global norm of the gradients", above_zero(), "PlaNet, App. A", change="announced")
+    clip_ratio: float = setting(0.0, "largest norm of a matrix's or convolution's gradient, as a share of its own norm; 0: any", at_least(0), "adaptive gradient clipping (Brock et al. 2021); DreamerV3 has 0.3", change="announced")
     exploration_noise: float = setting(0.3, "stddev of the normal noise on actions while collecting", at_least(0), "PlaNet, App. A", change="announced")
     exploration_noise_final: float = setting(0.1, "that stddev after train.exploration_anneal_episodes, with which an agent is analysed too and `predict` explores", at_least(0), change="announced")
     exploration_anneal_episodes: int = setting(0, "training episodes over which exploration_noise changes linearly to exploration_noise_final; 0: it never does. TF-Agents' agent does not anneal", at_least(0, "episodes"), "as TD-MPC does, Hansen et al. 2022", change="announced")

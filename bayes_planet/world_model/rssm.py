@@ -8,6 +8,7 @@ import tensorflow as tf
 from bayes_planet import bayesian_layers
 from bayes_planet.config import ModelConfig
 from bayes_planet.world_model import transition_layers
+from bayes_planet.world_model.networks import activations
 from bayes_planet.world_model.scan import scan
 
 
@@ -54,16 +55,19 @@ class RSSM(tf.Module):
         self._min_stddev = config.min_stddev
         self._keeps_signs = config.bayesian.estimator == "flipout" and bool(config.bayesian.layers)
 
-        def dense(layer_name: str, units: int, fan_in: int, activation: str | None = None) -> tf.keras.layers.Layer:
+        def dense(
+            layer_name: str, units: int, fan_in: int, activation: str | activations.Activation | None = None
+        ) -> tf.keras.layers.Layer:
             return transition_layers.dense(layer_name, units, fan_in, activation, config.bayesian, policy)
 
         hidden, belief, stochastic = config.hidden_units, config.belief_units, config.stochastic_units
-        self.prior_input = dense("prior_input", hidden, stochastic + action_size, config.activation)
+        activation = activations.dense(config.activation)
+        self.prior_input = dense("prior_input", hidden, stochastic + action_size, activation)
         self.gru = transition_layers.gru_cell("gru", belief, hidden, config.bayesian, policy)
-        self.prior_hidden = dense("prior_hidden", hidden, belief, config.activation)
+        self.prior_hidden = dense("prior_hidden", hidden, belief, activation)
         self.prior_mean = dense("prior_mean", stochastic, hidden)
         self.prior_stddev = dense("prior_stddev", stochastic, hidden)
-        self.posterior_hidden = dense("posterior_hidden", hidden, belief + embedding_size, config.activation)
+        self.posterior_hidden = dense("posterior_hidden", hidden, belief + embedding_size, activation)
         self.posterior_mean = dense("posterior_mean", stochastic, hidden)
         self.posterior_stddev = dense("posterior_stddev", stochastic, hidden)
 
@@ -112,10 +116,12 @@ class RSSM(tf.Module):
         if weights_per_step:
             elements["weights"] = weights
 
+        kernel, _ = self._posterior_kernels()
+
         def step(carry: State, element: dict) -> State:
             with bayesian_layers.use_weights(element["weights"] if weights_per_step else weights):
                 belief = self._belief(carry, element["action"])
-            return self._posterior(belief, element["observed"], element["noise"])
+            return self._posterior(belief, element["observed"], element["noise"], kernel)
 
         posterior = scan(step, elements, state)
         with bayesian_layers.use_weights(weights):
@@ -194,13 +200,20 @@ class RSSM(tf.Module):
     def _observed_part(self, embedded: tf.Tensor) -> tf.Tensor:
         """The embedding's share of posterior_hidden, which needs no loop: [T, B, E] -> [T, B, hidden]."""
         layer = self.posterior_hidden
+        _, kernel = self._posterior_kernels()
         embedded = tf.cast(embedded, layer.compute_dtype)
-        kernel = tf.cast(layer.kernel[self.belief_units :], layer.compute_dtype)
         return tf.matmul(embedded, kernel) + tf.cast(layer.bias, layer.compute_dtype)
 
-    def _posterior(self, belief: tf.Tensor, observed: tf.Tensor, noise: tf.Tensor) -> State:
+    def _posterior_kernels(self) -> list[tf.Tensor]:
+        """posterior_hidden's kernel, the belief's rows and the embedding's.
+
+        To be taken before a loop: the gradient of a part is a whole kernel, at every step.
+        """
+        kernel = tf.cast(self.posterior_hidden.kernel, self.posterior_hidden.compute_dtype)
+        return tf.split(kernel, [self.belief_units, self.embedding_size])
+
+    def _posterior(self, belief: tf.Tensor, observed: tf.Tensor, noise: tf.Tensor, kernel: tf.Tensor) -> State:
         layer = self.posterior_hidden
-        kernel = tf.cast(layer.kernel[: self.belief_units], layer.compute_dtype)
         hidden = layer.activation(tf.matmul(tf.cast(belief, layer.compute_dtype), kernel) + observed)
         return self._gaussian(self.posterior_mean(hidden), self.posterior_stddev(hidden), noise, belief)
 

@@ -7,6 +7,7 @@ import tensorflow as tf
 from bayes_planet import bayesian_layers
 from bayes_planet.bayesian_layers.distributions import initializers, regularizers
 from bayes_planet.config import BayesianConfig
+from bayes_planet.world_model.networks.activations import Activation
 from bayes_planet.world_model.networks.gru import GRUBlockCell
 
 
@@ -35,7 +36,7 @@ class GRUBlockInitializer(tf.keras.initializers.Initializer):
 
 
 def dense(
-    name: str, units: int, fan_in: int, activation: str | None, config: BayesianConfig, policy: str
+    name: str, units: int, fan_in: int, activation: str | Activation | None, config: BayesianConfig, policy: str
 ) -> tf.keras.layers.Layer:
     """A dense layer, built: Keras's own, or the variational estimator where `config.layers` names it."""
     if name in config.layers:

@@ -1,5 +1,6 @@
 """Encoder, RSSM, decoders and reward head together, and the loss they are trained with."""
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -8,9 +9,17 @@ import tensorflow as tf
 from bayes_planet import bayesian_layers
 from bayes_planet.behaviour.actor import GaussianPolicy
 from bayes_planet.behaviour.actor_loss import policy_terms
-from bayes_planet.behaviour.returns import VALUE_TRACE, lambda_returns
+from bayes_planet.behaviour.returns import pessimistic
+from bayes_planet.behaviour.value_loss import Rollouts, value_terms
 from bayes_planet.config import Config
-from bayes_planet.world_model.losses import continuation_nll, diagonal_gaussian_kl, free_nats_kl, unit_gaussian_nll
+from bayes_planet.world_model.loss_scales import LearntScales
+from bayes_planet.world_model.losses import (
+    continuation_nll,
+    diagonal_gaussian_kl,
+    free_nats_kl,
+    unit_gaussian_constant,
+    unit_gaussian_nll,
+)
 from bayes_planet.world_model.networks import images
 from bayes_planet.world_model.networks.decoders import DenseHead, ImageDecoder
 from bayes_planet.world_model.networks.encoders import ImageEncoder, VectorEncoder
@@ -81,10 +90,18 @@ class WorldModel(tf.Module):
         self._reward_head = head("reward_head")
         self._continuation_head = head("continuation_head") if model.continuation else None
         self._value_head = head("value_head") if model.value else None
+        self._further_value_heads = [
+            head(f"value_head_{number}") for number in range(2, model.value_heads + 1) if model.value
+        ]
         self._policy_head: GaussianPolicy | None = None
         if model.policy:
             self._policy_head = GaussianPolicy(
                 model.reward_layers, model.reward_units, action_size, model.activation, policy
+            )
+        self._scales: LearntScales | None = None
+        if model.learnt_scales:
+            self._scales = LearntScales(
+                [*sorted(self.observation_shapes), "reward", "reward_overshooting", "state_kl", "continuation"]
             )
         self._build()
 
@@ -161,10 +178,17 @@ class WorldModel(tf.Module):
         return self.reward_rate(features) / (1.0 - self.config.loss.value_discount)
 
     def reward_rate(self, features: tf.Tensor) -> tf.Tensor:
-        """The value as the constant reward that adds up to it: the head's errors are of the size of a reward's."""
+        """The value as the constant reward that adds up to it: the head's errors are of the size of a reward's.
+
+        With several `model.value_heads` their mean less their stddev.
+        """
+        return pessimistic(self.reward_rates(features))
+
+    def reward_rates(self, features: tf.Tensor) -> tf.Tensor:
+        """`reward_rate` by each of the K `model.value_heads`, [K, ...] for features [..., Z + H]."""
         if self._value_head is None:
             raise ValueError("The model does not predict values. Accepted: model.value=true.")
-        return self._value_head(features)
+        return tf.stack([head(features) for head in (self._value_head, *self._further_value_heads)])
 
     def policy(self, features: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Mean and stddev [..., A] of the policy's action, before it is clipped, for features [..., Z + H]."""
@@ -234,20 +258,6 @@ class WorldModel(tf.Module):
         imagined = imagine_ahead(self.rssm, posterior, actions, steps, chosen, seed=fold(seed, 1), weights=weights)
         return imagined.features, chosen
 
-    def _reward_rate_target(self, batch: Mapping[str, tf.Tensor], rate: tf.Tensor) -> tf.Tensor:
-        """What `rate` [B, T] should have been, by the rewards that followed and `rate` itself behind them."""
-        settings = self.config.loss
-        left = 1.0 - settings.value_discount
-        returns = lambda_returns(
-            batch["reward"],
-            rate / left,
-            batch["mask"],
-            1.0 - tf.cast(batch["is_terminal"], tf.float32),
-            settings.value_discount,
-            VALUE_TRACE,
-        )
-        return tf.stop_gradient(left * returns)
-
     def loss(
         self,
         batch: Mapping[str, tf.Tensor],
@@ -264,7 +274,8 @@ class WorldModel(tf.Module):
         With `model.continuation` 10 times the continuation's negative log-likelihood is added, with
         `loss.overshooting_steps` that of the rewards predicted so many steps ahead. With `model.value` the value head
         learns from posterior states and those predicted ahead, and nothing else learns from it. With `model.policy`
-        the policy learns in imagination, and the value what the policy earns there (`policy_terms`).
+        the policy learns in imagination, and the value what the policy earns there (`policy_terms`). With
+        `model.learnt_scales` the terms count by factors that are learnt (`LearntScales`).
 
         Args:
           batch: 'image' uint8 [B, T, 64, 64, 3] and/or 'state' [B, T, n], 'action' [B, T, A] that led to the
@@ -312,23 +323,40 @@ class WorldModel(tf.Module):
         weight_kl = self.weight_kl()
         weight_kl_per_step = tf.add_n(list(weight_kl.values())) / num_data / replicas if weight_kl else tf.constant(0.0)
 
+        metrics = {f"loss/{key}": value for key, value in likelihoods.items()}
+
+        def counted(name: str, value: tf.Tensor, scale: float, size: int = 0, free_nats: float = 0.0) -> tf.Tensor:
+            """A term as the total has it. Learnt factors go by what a unit normal of `size` numbers can get rid of, and
+            by free nats too, or what they leave, nearly 0, would count nearly without bound."""
+            if self._scales is None:
+                return scale * value
+            metrics[f"loss_scale/{name}"] = scale * tf.exp(-self._scales.log_scale(name)) / replicas
+            least = unit_gaussian_constant(size) - free_nats
+            return scale * self._scales(name, value - least * share_of_steps, replicas)
+
+        share_of_steps = tf.reduce_sum(mask) / valid_steps
         scale = {"image": scales.image_scale, "state": scales.state_scale}
         total = (
-            tf.add_n([scale[key] * value for key, value in likelihoods.items()])
-            + scales.reward_scale * reward
-            + scales.state_kl_scale * charged_kl
+            tf.add_n(
+                [
+                    counted(key, value, scale[key], math.prod(self.observation_shapes[key]))
+                    for key, value in likelihoods.items()
+                ]
+            )
+            + counted("reward", reward, scales.reward_scale, 1)
+            + counted("state_kl", charged_kl, scales.state_kl_scale, free_nats=scales.free_nats)
             + weight_kl_scale * weight_kl_per_step
         )
-        metrics = {f"loss/{key}": value for key, value in likelihoods.items()}
         if per_step:  # a rollout has one draw
             weights = tf.nest.map_structure(lambda value: value[0], weights)
         if scales.overshooting_steps:
             ahead, chosen = self._rollouts(batch["action"], posterior, fold(seed, 3), weights)
             overshooting = overshooting_nll(self.reward(ahead), batch["reward"], mask, valid_steps, chosen)
-            total += scales.overshooting_scale * overshooting
+            total += counted("reward_overshooting", overshooting, scales.overshooting_scale, 1)
             metrics["loss/reward_overshooting"] = overshooting
         if self.config.model.policy:
-            terms = policy_terms(self, posterior, weights, fold(seed, 5))
+            reward_error = tf.sqrt(2.0 * tf.maximum(reward - unit_gaussian_constant(1) * share_of_steps, 0.0))
+            terms = policy_terms(self, posterior, weights, fold(seed, 5), tf.stop_gradient(reward_error))
             total += (terms.objective + scales.reward_scale * terms.value) / replicas
             metrics["loss/value"] = terms.value / replicas
             metrics["policy/reward"] = terms.earned / replicas
@@ -336,14 +364,10 @@ class WorldModel(tf.Module):
             if terms.uncertainty is not None:
                 metrics["policy/uncertainty"] = terms.uncertainty / replicas
         elif self.config.model.value:
-            rate = self.reward_rate(tf.stop_gradient(features))
-            target = self._reward_rate_target(batch, rate)
-            value = mean(unit_gaussian_nll(target[..., None], rate[..., None], 1))
-            total += scales.reward_scale * value
-            metrics["loss/value"] = value
-            if scales.overshooting_steps:
-                rate = self.reward_rate(tf.stop_gradient(ahead))
-                total += scales.overshooting_scale * overshooting_nll(rate, target, mask, valid_steps, chosen)
+            rollouts = Rollouts(ahead, chosen) if scales.overshooting_steps else None
+            learnt = value_terms(self, batch, features, rollouts, valid_steps)
+            total += scales.reward_scale * learnt.value + scales.overshooting_scale * learnt.ahead
+            metrics["loss/value"] = learnt.value
         metrics["loss/total"] = total
         metrics["loss/reward"] = reward
         metrics["loss/state_kl"] = charged_kl
@@ -351,7 +375,7 @@ class WorldModel(tf.Module):
         metrics["elbo"] = -(tf.add_n(list(likelihoods.values())) + reward + state_kl + weight_kl_per_step)
         if self.continues:
             continuation = mean(continuation_nll(batch["is_terminal"], self._continuation_logits(features)))
-            total += scales.continuation_scale * continuation
+            total += counted("continuation", continuation, scales.continuation_scale)
             metrics["loss/total"] = total
             metrics["loss/continuation"] = continuation
             metrics["elbo"] -= continuation

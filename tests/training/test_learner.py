@@ -12,7 +12,7 @@ import tensorflow as tf
 from bayes_planet.planning import Actor
 from bayes_planet.runs.seeds import Stream, seed_words
 from bayes_planet.training.build import build
-from bayes_planet.training.learner import Learner
+from bayes_planet.training.learner import Learner, clip_by_ratio
 from tests.planning.portable_noise import portable_noise  # noqa: F401
 from tests.world_model.tiny import (
     ACTION_SIZE,
@@ -72,6 +72,22 @@ def test_an_update_is_a_clipped_step_of_adam():
         for variable, value in zip(learner.variables, expected, strict=True):
             np.testing.assert_allclose(variable, value, atol=2e-5, err_msg=variable.name)
     assert int(learner.updates.numpy()) == 2
+
+
+def test_gradients_are_clipped_to_a_share_of_their_variables():
+    """Matrices alone, each by its own norm, and no variable's direction changes."""
+    generator = np.random.default_rng(0)
+    variables = [tf.Variable(generator.normal(size=shape), dtype=tf.float32) for shape in ([3, 4], [2, 5], [4], [])]
+    gradients = [tf.constant(generator.normal(size=each.shape), tf.float32) for each in variables]
+    gradients[1] *= 1e-3
+    found = clip_by_ratio(gradients, variables, 0.3)
+    bound = 0.3 * np.linalg.norm(variables[0])
+    assert np.linalg.norm(gradients[0]) > bound
+    np.testing.assert_allclose(found[0], gradients[0] * bound / np.linalg.norm(gradients[0]), rtol=1e-5)
+    for place in (1, 2, 3):
+        np.testing.assert_array_equal(found[place], gradients[place])
+    still = clip_by_ratio([tf.ones([2, 2])], [tf.Variable(tf.zeros([2, 2]))], 0.3)
+    np.testing.assert_allclose(np.linalg.norm(still[0]), 3e-4, rtol=1e-5)  # a layer of zeros can begin to learn
 
 
 def test_defaults_are_the_papers():

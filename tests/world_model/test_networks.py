@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from bayes_planet.config.settings import ACTIVATIONS
+from bayes_planet.world_model.networks.activations import NORMALISED
 from bayes_planet.world_model.networks.decoders import DenseHead, ImageDecoder
 from bayes_planet.world_model.networks.encoders import ImageEncoder, VectorEncoder
 from tests.world_model.tiny import scramble_biases
@@ -82,8 +83,8 @@ def test_wrong_sizes_are_named():
         VectorEncoder(layers=0)
 
 
-@pytest.mark.parametrize("name", ACTIVATIONS)
-def test_every_activation_that_may_be_set_is_one_of_keras(name):
+@pytest.mark.parametrize("name", sorted(set(ACTIVATIONS) - {NORMALISED}))
+def test_every_other_activation_that_may_be_set_is_one_of_keras(name):
     head = DenseHead(1, 3, 2, name)
     x = np.linspace(-2.0, 2.0, 10, dtype=np.float32).reshape(2, 5)
     head(tf.constant(x))

@@ -200,6 +200,53 @@ def test_the_value_learns_what_the_policy_earns(constants):
     assert tape.gradient(found.value, others) == [None] * len(others)
 
 
+def test_several_values_learn_each_their_own_returns_and_the_policy_their_mean_less_stddev(constants):
+    """Against the definition, and the policy's gradient against finite differences, in units of the returns' range."""
+    constants(START_FRACTION=1.0, ENTROPY_SCALE=0.0, VALUE_TRACE=0.6)
+    model = policy_model({"policy_horizon": 2, "value_discount": 0.8, "policy_normalise": True}, value_heads=3)
+    posterior = filtered(model, tiny_batch())
+    bias, kernel = model.require_policy().trainable_variables[-1:-3:-1]
+    kernel.assign(0.2 * kernel)
+    bias.assign([0.1, -0.1, -4.0, -3.5])
+    heads = [model._value_head, *model._further_value_heads]
+    assert len(heads) == 3
+    weights = bayesian_layers.posterior_mean(model.rssm)
+
+    def returns() -> tuple[np.ndarray, np.ndarray]:
+        """Of each head [3, 12, 3], discounted rates, and the heads' rates."""
+        start = State(*(tf.reshape(value, [12, value.shape[-1]]) for value in posterior))
+        noise = tf.random.stateless_normal([12, 2, 2], FOLD(seed(4), 1))
+        features = act_ahead(model.rssm, model.policy, start, noise, seed=FOLD(seed(4), 2)).features
+        ones, rates = tf.ones([12, 3]), [head(features) for head in heads]
+        each = [0.2 * lambda_returns(model.reward(features), rate / 0.2, ones, ones, 0.8, 0.6) for rate in rates]
+        return np.stack(each), np.stack(rates)
+
+    with tf.GradientTape() as tape:
+        found = policy_terms(model, posterior, weights, seed(4), reward_error=1e-3)
+    gradient = tape.gradient(found.objective, bias).numpy()
+    each, rates = returns()
+    together = each.mean(0) - each.std(0)
+    np.testing.assert_allclose(found.earned, together[:, :2].mean(), rtol=1e-5)
+    expected = 0.5 * (np.square(each - rates)[:, :, :2].mean() + np.log(2 * np.pi))
+    np.testing.assert_allclose(found.value, expected, rtol=1e-4)
+    ordered = np.sort(together[:, :2].ravel())
+    unit = ordered[round(0.95 * 23)] - ordered[round(0.05 * 23)]
+    assert unit > 1e-3
+    before = bias.numpy()
+    for place in range(4):
+        values = []
+        for change in (4e-3, -4e-3):
+            bias.assign(before + change * np.eye(4, dtype=np.float32)[place])
+            each, _ = returns()
+            values.append((each.mean(0) - each.std(0))[:, :2].astype(np.float64).mean() / unit)
+        bias.assign(before)
+        np.testing.assert_allclose(gradient[place], -(values[0] - values[1]) / 8e-3, rtol=0.05, atol=5e-4)
+    # What the model's rewards are wrong by is the least range.
+    with tf.GradientTape() as tape:
+        coarse = policy_terms(model, posterior, weights, seed(4), reward_error=100.0 * unit)
+    np.testing.assert_allclose(tape.gradient(coarse.objective, bias), gradient / 100.0, rtol=1e-3, atol=1e-7)
+
+
 @pytest.mark.parametrize(
     ("sampling", "draws"), [("per_sequence", 1), ("per_step", 1), ("mean", 1), ("per_sequence", 2)]
 )

@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from bayes_planet.world_model.networks import activations
 from bayes_planet.world_model.networks.deconvolution import Deconvolution
 
 
@@ -17,11 +18,12 @@ class ImageDecoder(tf.Module):
     def __init__(self, depth: int = 32, activation: str = "relu", policy: str = "float32", name: str = "image_decoder"):
         super().__init__(name)
         self._dense = tf.keras.layers.Dense(32 * depth, dtype=policy, name="dense")
-        keras: dict = {"activation": activation, "strides": 2, "dtype": policy}
+        keras: dict = {"strides": 2, "dtype": policy}
+        after = [activations.convolution(activation, side**2) for side in (5, 13, 30)]
         self._layers = [
-            Deconvolution(4 * depth, 5, activation=activation, dtype=policy, name="deconvolution_0"),
-            tf.keras.layers.Conv2DTranspose(2 * depth, 5, name="deconvolution_1", **keras),
-            tf.keras.layers.Conv2DTranspose(depth, 6, name="deconvolution_2", **keras),
+            Deconvolution(4 * depth, 5, activation=after[0], dtype=policy, name="deconvolution_0"),
+            tf.keras.layers.Conv2DTranspose(2 * depth, 5, activation=after[1], name="deconvolution_1", **keras),
+            tf.keras.layers.Conv2DTranspose(depth, 6, activation=after[2], name="deconvolution_2", **keras),
             Deconvolution(3, 6, dtype=policy, name="deconvolution_3"),
         ]
 
@@ -49,7 +51,8 @@ class DenseHead(tf.Module):
         super().__init__(name)
         self._scalar = size == 0
         self._layers = [
-            tf.keras.layers.Dense(units, activation, dtype=policy, name=f"dense_{i}") for i in range(layers)
+            tf.keras.layers.Dense(units, activations.dense(activation), dtype=policy, name=f"dense_{i}")
+            for i in range(layers)
         ] + [tf.keras.layers.Dense(max(size, 1), dtype=policy, name="output")]
 
     def __call__(self, features: tf.Tensor) -> tf.Tensor:

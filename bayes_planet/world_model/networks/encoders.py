@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from bayes_planet.world_model.networks import activations
 from bayes_planet.world_model.networks.convolution import PatchConvolution
 from bayes_planet.world_model.networks.images import flatten_images
 
@@ -17,8 +18,15 @@ class ImageEncoder(tf.Module):
         self.embedding_size = 32 * depth
         layers = [tf.keras.layers.Conv2D] * 3 + [PatchConvolution]
         self._layers = [
-            layer(depth * 2**i, 4, 2, activation=activation, dtype=policy, name=f"convolution_{i}")
-            for i, layer in enumerate(layers)
+            layer(
+                depth * 2**i,
+                4,
+                2,
+                dtype=policy,
+                name=f"convolution_{i}",
+                activation=activations.convolution(activation, side**2),
+            )
+            for i, (layer, side) in enumerate(zip(layers, (31, 14, 6, 2), strict=True))
         ]
 
     def __call__(self, image: tf.Tensor) -> tf.Tensor:
@@ -48,7 +56,8 @@ class VectorEncoder(tf.Module):
             raise ValueError(f"model.vector_layers is {layers}. Accepted: 1 or more for state observations.")
         self.embedding_size = units
         self._layers = [
-            tf.keras.layers.Dense(units, activation, dtype=policy, name=f"dense_{i}") for i in range(layers)
+            tf.keras.layers.Dense(units, activations.dense(activation), dtype=policy, name=f"dense_{i}")
+            for i in range(layers)
         ]
 
     def __call__(self, state: tf.Tensor) -> tf.Tensor:

@@ -1,0 +1,69 @@
+"""How a value learns from the replay, where no policy acts in imagination. The world model learns nothing from it."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import tensorflow as tf
+
+from bayes_planet.behaviour.returns import VALUE_TRACE, lambda_returns
+from bayes_planet.world_model.losses import unit_gaussian_nll
+from bayes_planet.world_model.overshooting import overshooting_nll
+
+if TYPE_CHECKING:
+    from bayes_planet.world_model.world_model import WorldModel
+
+
+class Rollouts(NamedTuple):
+    """Features [n, D, Z + H] predicted ahead, and the rows of `windows` that they start from; None: all."""
+
+    features: tf.Tensor
+    chosen: tf.Tensor | None
+
+
+class ValueTerms(NamedTuple):
+    """Scalars, float32: negative log-likelihoods of the value as a rate of reward, in posterior states and in those
+    predicted ahead (0 without rollouts); with several heads their mean."""
+
+    value: tf.Tensor
+    ahead: tf.Tensor | float
+
+
+def value_terms(
+    model: "WorldModel",
+    batch: Mapping[str, tf.Tensor],
+    features: tf.Tensor,
+    rollouts: Rollouts | None,
+    valid_steps: tf.Tensor,
+) -> ValueTerms:
+    """Each head learns what it should have said, by the rewards that followed and by itself behind them.
+
+    Args:
+      model: with `model.value`.
+      batch: 'reward', 'mask' and 'is_terminal' [B, T].
+      features: of posterior states, [B, T, Z + H].
+      rollouts: predicted from them; None: none.
+      valid_steps: float32, true entries of `mask` over all replicas.
+    """
+    settings = model.config.loss
+    left, mask = 1.0 - settings.value_discount, tf.cast(batch["mask"], tf.float32)
+    goes_on = 1.0 - tf.cast(batch["is_terminal"], tf.float32)
+    rates = tf.unstack(model.reward_rates(tf.stop_gradient(features)))
+    targets = [
+        tf.stop_gradient(
+            left
+            * lambda_returns(batch["reward"], rate / left, batch["mask"], goes_on, settings.value_discount, VALUE_TRACE)
+        )
+        for rate in rates
+    ]
+    nll = [
+        tf.reduce_sum(unit_gaussian_nll(target[..., None], rate[..., None], 1) * mask) / valid_steps
+        for rate, target in zip(rates, targets, strict=True)
+    ]
+    if rollouts is None:
+        return ValueTerms(tf.reduce_mean(nll), 0.0)
+    predicted = tf.unstack(model.reward_rates(tf.stop_gradient(rollouts.features)))
+    ahead = [
+        overshooting_nll(rate, target, mask, valid_steps, rollouts.chosen)
+        for rate, target in zip(predicted, targets, strict=True)
+    ]
+    return ValueTerms(tf.reduce_mean(nll), tf.reduce_mean(ahead))

@@ -7,6 +7,7 @@ import pytest
 
 import bayes_planet  # noqa: F401  (selects Keras 2)
 from bayes_planet import bayesian_layers as bl
+from bayes_planet.bayesian_layers.ensembles import rank1
 
 import tensorflow as tf  # isort: skip
 
@@ -27,7 +28,7 @@ def spread_out(layer):
 def member_of(layer, keras_class, k, inputs):
     """The Keras layer that member k of `layer` is."""
     config = {name: value for name, value in layer.get_config().items() if not name.startswith(("alpha", "gamma"))}
-    for name in ("rank", "ensemble_size", *bl.rank1._OPTIONS):
+    for name in ("rank", "ensemble_size", *rank1._OPTIONS):
         config.pop(name, None)
     member = keras_class.from_config(config)
     member.build(inputs.shape)

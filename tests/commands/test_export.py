@@ -160,7 +160,7 @@ def test_nothing_else_is_left(exports):
     [
         (["--out", "{exports}/any"], "holds an export already.*--overwrite"),
         (["--out", "{run}", "--overwrite"], "holds other files, no export"),
-        (["--out", "{run}/config.yaml"], "is a file. Accepted: a folder"),
+        (["--out", "{run}/config.yaml"], "is no folder. Accepted: a folder"),
         (["--out", "{run}/config.yaml/deep/policy"], "--out is .* cannot be written: .*Not a directory"),
         (["--out", "{exports}/new", "--batch-size", "0"], "--batch-size is 0. Accepted: 1 or more"),
         (["--out", "{exports}/new", "--precision", "float64"], "'float64'. Accepted: float32, bfloat16"),

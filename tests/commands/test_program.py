@@ -12,6 +12,20 @@ import pytest
 from bayes_planet.files.streams import failure_of, lasting_text
 
 ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def signals_as_in_a_terminal():
+    """Children inherit what is ignored, as by nohup or in the background of a shell."""
+    kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    for number, handler in kept.items():
+        if handler is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    yield
+    for number, handler in kept.items():
+        signal.signal(number, handler)
+
+
 MODULES = ("bayes_planet", "bayes_planet.cli")
 
 

@@ -246,7 +246,8 @@ def _draws(entry: Mapping[str, tf.Tensor], layer: VariationalLayer) -> tf.Tensor
 
 def _draws_in_use() -> tf.TensorShape | None:
     """[S] of the weight sample in force; None where it holds single draws, and where none is in force."""
-    for weights, _ in reversed(_stack.scopes):
+    for scope in reversed(_stack.scopes):
+        weights = scope.weights
         for key, entry in (weights or {}).items():
             layer: Any = _layer_of_key.get(key)
             if layer is not None and _draws(entry, layer) is not None:

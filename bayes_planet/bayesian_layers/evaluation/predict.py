@@ -107,7 +107,7 @@ def _predictives(outputs: Any, likelihood: Any, seeds: tf.Tensor) -> Any:
     if likelihood is None or not tf.nest.is_nested(outputs):
         made = outputs if likelihood is None else likelihood(outputs)
         return tf.nest.map_structure(lambda output: Predictive(output, seeds), made)
-    return tf.nest.map_structure_up_to(
+    return tf.__internal__.nest.map_structure_up_to(
         outputs, lambda output, own: Predictive(output if own is None else own(output), seeds), outputs, likelihood
     )
 

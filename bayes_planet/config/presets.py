@@ -20,6 +20,7 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from bayes_planet import arguments
 from bayes_planet.config import Config
 from bayes_planet.files.plain import read_plain
 from bayes_planet.files.writing import write_atomically
@@ -204,7 +205,7 @@ def _preset_text(name: str) -> str:
     elif "=" in name:
         hint = " A key=value item is an override, not a preset."
     else:
-        hint = _did_you_mean(difflib.get_close_matches(name.replace("-", "_"), known, n=3, cutoff=0.5))
+        hint = arguments.did_you_mean(difflib.get_close_matches(name.replace("-", "_"), known, n=3, cutoff=0.5))
     raise ConfigError(f"Unknown preset {name!r}.{hint} Accepted: {', '.join(known)}, or the path of a .yaml file.")
 
 
@@ -312,11 +313,7 @@ def _suggest_key(key: str, known: Mapping[str, Any]) -> str:
     group = key.rpartition(".")[0]
     accepted = [name for name in known if name.rpartition(".")[0] == group] if group in known or not group else []
     listed = f" Accepted: {', '.join(accepted)}." if accepted else ""
-    return _did_you_mean(list(dict.fromkeys(close))[:3]) + listed
-
-
-def _did_you_mean(close: Sequence[str]) -> str:
-    return f" Did you mean {' or '.join(repr(name) for name in close)}?" if close else ""
+    return arguments.did_you_mean(list(dict.fromkeys(close))[:3]) + listed
 
 
 def _describe(expected: Any) -> str:

@@ -148,8 +148,7 @@ def require_choice(key: str, value: Any, choices: Iterable[str]) -> None:
     """As `require`, for a value out of a list, with the nearest one named."""
     choices = list(choices)
     if value not in choices:
-        close = difflib.get_close_matches(str(value), choices, n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
+        hint = arguments.did_you_mean(difflib.get_close_matches(str(value), choices, n=1))
         raise ValueError(f"{key} is {value!r}. Accepted: {', '.join(choices)}.{hint}")
 
 

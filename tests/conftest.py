@@ -37,15 +37,6 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     return None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of known_failures.txt are run and told apart (xfailed, or xpassed where they are mended)."""
-    lines = Path(__file__).with_name("known_failures.txt").read_text().splitlines()
-    known = tuple(line for line in lines if line and not line.startswith("#"))
-    for item in items:
-        if item.nodeid.startswith(known):
-            item.add_marker(pytest.mark.xfail(reason="in tests/known_failures.txt", strict=False))
-
-
 def pytest_collection_finish(session: pytest.Session) -> None:
     """TensorFlow runs graphs as they are traced: most run once, and rewriting one takes a third of its first call.
 

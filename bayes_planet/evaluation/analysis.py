@@ -68,16 +68,16 @@ def load(run: Path | str) -> Analysis | None:
     if not (folder / NUMBERS).exists():
         return None
     try:
-        numbers = read_json(folder / NUMBERS, _NUMBERS, "the numbers of an analysis")
-        if numbers["version"] != VERSION:
+        if read_json(folder / NUMBERS, {"version": object}, "the numbers of an analysis")["version"] != VERSION:
             raise ValueError(f"{NUMBERS} is not of version {VERSION}")
+        numbers = read_json(folder / NUMBERS, _NUMBERS, "the numbers of an analysis")
         data = read_plain(folder / ARRAYS, LARGEST_ARRAYS)
         if len(data) != numbers["arrays_bytes"]:
             raise ValueError(f"{ARRAYS} belongs to another analysis than {NUMBERS}")
         arrays = read_arrays(data, LARGEST_ARRAYS)
     except (OSError, ValueError) as error:
         warnings.warn(
-            f"{folder} cannot be used ({error}). Make it anew: bayes-planet analyse {run}", RuntimeWarning, stacklevel=2
+            f"{folder} cannot be used ({error}). Make another: bayes-planet analyse {run}", RuntimeWarning, stacklevel=2
         )
         return None
     return Analysis(numbers, arrays)

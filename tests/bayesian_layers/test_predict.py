@@ -18,6 +18,10 @@ from tensorflow_probability import distributions as tfd  # isort: skip
 
 L = tf.keras.layers
 SEED = [3, 4]
+if __name__ == "__main__":  # before any tensor is made
+    tf.config.set_logical_device_configuration(
+        tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+    )
 IMAGES = tf.random.stateless_normal([5, 8, 8, 1], [1, 1])
 SEQUENCES = tf.random.stateless_normal([5, 6, 3], [1, 2])
 VECTORS = tf.random.stateless_normal([5, 3], [1, 3])
@@ -324,9 +328,6 @@ def test_a_distribution_that_cannot_be_stacked_is_named():
 
 def mirrored_program():
     """Two replicas share out the draws, and give what one device gives."""
-    tf.config.set_logical_device_configuration(
-        tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
-    )
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     for make, x in ((lstm, SEQUENCES), (Subclassed, VECTORS)):
         with strategy.scope():
@@ -344,7 +345,11 @@ def mirrored_program():
 
 
 def test_two_devices_share_out_the_draws():
-    program = "from tests.bayesian_layers import test_predict; test_predict.mirrored_program()"
+    command = [sys.executable, "-m", "tests.bayesian_layers.test_predict"]
     root = pathlib.Path(__file__).parents[2]
-    ended = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, timeout=280)
+    ended = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=280)
     assert ended.returncode == 0, ended.stderr[-3000:]
+
+
+if __name__ == "__main__":
+    mirrored_program()

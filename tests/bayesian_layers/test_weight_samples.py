@@ -245,7 +245,7 @@ def test_wrong_samples_are_named():
     for bad in (entry, [entry], 3):
         with pytest.raises(ValueError, match="layer key"), bl.use_weights(bad):
             pass
-    for samples in (0, -1, 2.0, True):
+    for samples in (0, -1, 2.5, True):
         with pytest.raises(ValueError, match="samples is"):
             bl.sample_weights(layer, [0, 0], samples=samples)
     with pytest.raises(ValueError, match="two integers"):

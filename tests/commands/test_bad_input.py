@@ -14,8 +14,8 @@ from tests.commands.test_analyse import untrained_run
 from tests.replay.make import make_episode
 
 
-def fails(capsys, *arguments: object) -> str:
-    assert cli.main([str(argument) for argument in arguments]) == 2
+def fails(capsys, *arguments: object, code: int = 2) -> str:
+    assert cli.main([str(argument) for argument in arguments]) == code
     captured = capsys.readouterr()
     assert captured.err.startswith("error: ") and "Traceback" not in captured.err
     return captured.err
@@ -201,7 +201,7 @@ def test_an_episode_that_cannot_be_read(capsys, tmp_path):
     directory.episodes.mkdir()
     link = directory.episodes / "episode-000000-rows000101.npz"
     link.symlink_to(link.name)
-    text = fails(capsys, "train", "--config", "debug", "--logdir", logdir, *overrides)
+    text = fails(capsys, "train", "--config", "debug", "--logdir", logdir, *overrides, code=74)
     assert str(link) in text and "could not be read" in text and "give the same command" in text
     assert link.is_symlink()
 

@@ -81,7 +81,7 @@ def test_a_run_below_any_name_is_evaluated_and_filmed(capsys, trained, tmp_path,
     (small_disk / "film.mp4").symlink_to(small_disk / "real.mp4")
     (small_disk / "filled").write_bytes(b"x" * 60_000)
     text = fails(capsys, "evaluate", trained, "--episodes", 1, "--video", small_disk / "film.mp4")
-    assert "The disk is full" in text and sorted(os.listdir(small_disk)) == ["film.mp4", "filled"]
+    assert "The disk is full" in text and sorted(os.listdir(small_disk)) == ["filled", "film.mp4"]
 
 
 def test_bytes_that_are_no_text_are_one_error(tmp_path):

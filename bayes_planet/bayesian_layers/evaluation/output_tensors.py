@@ -76,7 +76,7 @@ def _take(distribution: tfd.Distribution, batch: tf.Tensor, tensors: list[tf.Ten
             elif isinstance(distribution, tfd.MixtureSameFamily) and name == "components_distribution":
                 inner = tf.concat([batch, value.batch_shape_tensor()[-1:]], 0)
             taken[name] = ("distribution", _take(value, inner, tensors))
-        elif value is not None and isinstance(dimensions := _event_dimensions(distribution, properties, name), int):
+        elif _can_be_tensor(value) and isinstance(dimensions := _event_dimensions(distribution, properties, name), int):
             value = tf.convert_to_tensor(value, getattr(value, "dtype", distribution.dtype))
             event = tf.shape(value)[tf.rank(value) - dimensions :]
             tensors.append(tf.broadcast_to(value, tf.concat([batch, event], 0)))
@@ -90,6 +90,11 @@ def _take(distribution: tfd.Distribution, batch: tf.Tensor, tensors: list[tf.Ten
         else:
             taken[name] = ("value", value)
     return type(distribution), taken
+
+
+def _can_be_tensor(value: Any) -> bool:
+    """Whether it is numbers; a bijector, say, is a parameter too."""
+    return value is not None and not hasattr(value, "forward_log_det_jacobian")
 
 
 def _event_dimensions(distribution: tfd.Distribution, properties: Any, name: str) -> Any:

@@ -198,7 +198,9 @@ class VariationalLayer:
         """
         entry = active_entry(self)  # type: ignore[arg-type]
         if entry is None:
-            if seed is None and any(hasattr(part.variables[0], "layout") for part in self.posteriors().values()):
+            if seed is None and any(
+                hasattr(v, "layout") for part in self.posteriors().values() for v in part.variables
+            ):
                 require_seed(True)
             entry = self.draw_weights(fresh_seed() if seed is None else seed)
             return self._traced(entry) if tracing.active() else entry

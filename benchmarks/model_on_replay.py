@@ -4,7 +4,7 @@
         --config bayes_planet cheetah_run state loss.state_scale=30
 
 A fresh model is trained on the first episodes of RUN. In held-out ones, simulated again from their seeds and actions,
-MuJoCo says what plans near the actions taken and random plans would have earned; the model says the same from its
+MuJoCo says what plans near the actions taken and random plans would have brought; the model says the same from its
 posterior state. Printed as JSON, one line every `--every` updates: for 1, 4 and 12 steps ahead, the correlation over
 plans from one state (mean over states) and the R^2 over all of them; and the error of the rewards that the posterior
 states tell, as a root mean square. The same under 'trained/' for as many of the last episodes that train: where those
@@ -36,11 +36,11 @@ from benchmarks.simulator_planning import CheetahSimulator
 STEPS = 12
 AHEAD = (1, 4, 12)
 NEAR_STDDEV = 0.5  # of the coloured noise that plans near the actions taken differ by
-LEAST_STDDEV = 0.02  # of true returns over plans: where all earn the same, there is nothing to rank
+LEAST_STDDEV = 0.02  # of true returns over plans: where all bring the same, there is nothing to rank
 
 
 class Question(NamedTuple):
-    """Plans from one row of an episode, and the rewards they would have earned."""
+    """Plans from one row of an episode, and the rewards they would have brought."""
 
     episode: Episode
     row: int

@@ -1,4 +1,4 @@
-"""README.md of a folder of results: what people wrote, and below it a table that is written anew."""
+"""README.md of a folder of results: what people wrote, and below it a generated table."""
 
 import argparse
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ def shown(value: Estimate, sign: str = "") -> str:
 
 
 def with_table(folder: Path, columns: Sequence[str], table: str) -> str:
-    """The page with this table in place of the one that it has; a page without one is made anew."""
+    """The page with this table in place of the one that it has; a page without one is created."""
     above = f"# {folder.name.replace('_', ' ')}\n\n"
     present = folder / "README.md"
     if present.exists():

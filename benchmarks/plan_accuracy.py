@@ -3,7 +3,7 @@
     python -m benchmarks.plan_accuracy RUN --steps 250 --every 10
 
 The agent runs one noise-free episode. At every tenth decision the simulator says what the agent's plan, plans near it
-and random plans would really earn over the horizon, and what the best plan earns that CEM finds on the simulator. The
+and random plans would really bring over the horizon, and what the best plan brings that CEM finds on the simulator. The
 model says the same from its latent state. A model that is right about its own plan but cannot rank others leaves the
 planner nothing to improve with.
 """
@@ -95,7 +95,7 @@ class Judge:
 
 
 def summary(comparisons: Sequence[Comparison]) -> dict[str, float]:
-    """Means over the decisions. Correlations leave out decisions at which all plans earn the same."""
+    """Means over the decisions. Correlations leave out decisions at which all plans bring the same."""
 
     def correlation(pairs: Sequence[np.ndarray]) -> float:
         found = [np.corrcoef(pair)[0, 1] for pair in pairs if pair[1].std() > 0.05 and pair[0].std() > 0]

@@ -3,7 +3,7 @@
     python -m benchmarks.recovery --horizons 12 16 20 --episodes 5
 
 The cheetah is laid on its back and left to lie still; then the search of a preset, on MuJoCo itself, has 60
-decisions. On its back it earns a little by rocking, and to turn over it must first give that up. Nothing is learnt
+decisions. On its back it gets some reward by rocking, and to turn over it must first give that up. Nothing is learnt
 here: a horizon too short to find the way with the exact dynamics will not find it with a model of them. Each call
 writes its rows to results/benchmarks/recovery.json and prints them.
 """

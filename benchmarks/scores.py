@@ -198,7 +198,7 @@ def _commit() -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="what", required=True)
-    keeping = commands.add_parser("keep", help="write a score file, and the table anew")
+    keeping = commands.add_parser("keep", help="write a score file, and rewrite the table")
     keeping.add_argument("run", type=Path)
     keeping.add_argument("out", type=Path)
     keeping.add_argument("--command", default="", help="what made the run (default: as it has noted)")

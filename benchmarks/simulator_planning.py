@@ -153,7 +153,7 @@ def episode_return(simulator: CheetahSimulator, config: Config, index: int) -> f
 
 
 def configured(stack: Sequence[str], overrides: Sequence[str]) -> tuple[Config, list[str], list[str]]:
-    """The settings of presets that come with overrides among them and behind, and the two apart."""
+    """The settings of presets that come with overrides among and after them, and the two apart."""
     names = [item for item in stack if "=" not in item]
     given = [item for item in stack if "=" in item] + list(overrides)
     return presets.load([names[0], "cheetah_run", *names[1:]], given), names, given

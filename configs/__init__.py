@@ -1,4 +1,4 @@
 """YAML presets, named by their file: `bayes-planet train --config bayes_planet cheetah_run`."""
 
 if __name__ == "configs":
-    raise ImportError("Import bayes_planet.configs: plain `configs` is the folder behind a link of the package.")
+    raise ImportError("Import bayes_planet.configs: plain `configs` is a folder that the package links to.")

@@ -149,7 +149,7 @@ def main(arguments: list[str] | None = None) -> dict:
         print(f"episode {episode}: return {result['training'][-1]:.0f}; {shown}", flush=True)
         inputs, targets = np.concatenate([inputs, new_inputs]), np.concatenate([targets, new_targets])
     evaluation = [run_episode(env, seed, planner)[1][:, -1].sum() for seed in seeds[options.episodes :]]
-    result["evaluation"] = [float(earned) for earned in evaluation]
+    result["evaluation"] = [float(value) for value in evaluation]
     print(f"evaluation: return {np.mean(result['evaluation']):.0f} on average, {np.round(result['evaluation'])}")
     return result
 

@@ -13,6 +13,7 @@ from bayes_planet import arguments
 from bayes_planet.agents import specs
 from bayes_planet.agents.policy import BayesPlanetPolicy
 from bayes_planet.agents.sequences import model_batch
+from bayes_planet.behaviour.learning import loss_and_gradients
 from bayes_planet.config import Config
 from bayes_planet.runs.seeds import Stream, seed_words
 from bayes_planet.training.build import build
@@ -140,7 +141,9 @@ class BayesPlanetAgent(tf_agent.TFAgent):
         context = self._replica_context()
         batch, valid_steps = self._batch(experience, weights)
         seed, weight_seed = self._learner_seeds(context)
-        terms = self._world_model.loss(
+        terms, _ = loss_and_gradients(
+            self._world_model,
+            self._learner.variables,
             batch,
             seed=seed,
             weight_seed=weight_seed,

@@ -1,4 +1,4 @@
-"""One update of the world model: loss, reduced and clipped gradients, the optimizer; on any tf.distribute strategy."""
+"""One update of the agent: losses, reduced and clipped gradients, the optimizer; on any tf.distribute strategy."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from bayes_planet.behaviour.learning import loss_and_gradients
 from bayes_planet.config import Config
 from bayes_planet.training.adam import Adam
 from bayes_planet.training.averaging import ParameterAverage
@@ -140,18 +141,18 @@ class Learner:
         return metrics
 
     def _replica_gradients(self, batch, seed, weight_seed, num_data, kl_scale, valid_steps):
-        with tf.GradientTape() as tape:
-            loss, metrics = self.trained.loss(
-                batch,
-                seed=seed,
-                weight_seed=weight_seed,
-                num_data=num_data,
-                weight_kl_scale=kl_scale,
-                valid_steps=valid_steps,
-                replicas=self.strategy.num_replicas_in_sync,
-            )
-        gradients = tape.gradient(loss, self.variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        return gradients, metrics
+        terms, gradients = loss_and_gradients(
+            self.trained,
+            self.variables,
+            batch,
+            seed=seed,
+            weight_seed=weight_seed,
+            num_data=num_data,
+            weight_kl_scale=kl_scale,
+            valid_steps=valid_steps,
+            replicas=self.strategy.num_replicas_in_sync,
+        )
+        return gradients, terms.metrics
 
     def _distributed_update(self, batch, seed, weight_seed, num_data, kl_scale, valid_steps):
         arguments = (batch, seed, weight_seed, num_data, kl_scale, valid_steps)

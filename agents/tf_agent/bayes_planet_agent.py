@@ -10,9 +10,9 @@ from tf_agents.trajectories import trajectory
 from tf_agents.typing import types
 
 from bayes_planet import arguments
-from bayes_planet.agents import specs
-from bayes_planet.agents.policy import BayesPlanetPolicy
-from bayes_planet.agents.sequences import model_batch
+from bayes_planet.agents.tf_agent import specs
+from bayes_planet.agents.tf_agent.policy import BayesPlanetPolicy
+from bayes_planet.agents.tf_agent.sequences import model_batch
 from bayes_planet.behaviour.learning import loss_and_gradients
 from bayes_planet.config import Config
 from bayes_planet.runs.seeds import Stream, seed_words

@@ -17,6 +17,7 @@ from bayes_planet.behaviour.learning import loss_and_gradients
 from bayes_planet.config import Config
 from bayes_planet.runs.seeds import Stream, seed_words
 from bayes_planet.training.build import build
+from bayes_planet.training.learner import belief_metrics
 from bayes_planet.world_model import WorldModel
 
 
@@ -119,13 +120,8 @@ class BayesPlanetAgent(tf_agent.TFAgent):
             )
         )
         share = 1.0 / context.num_replicas_in_sync
-        weight_kl = self._world_model.weight_kl()
-        if weight_kl:
-            metrics["weight_kl/total"] = share * tf.add_n(list(weight_kl.values()))
-            metrics["weight_kl/scale"] = share * kl_scale
-            metrics.update({f"weight_kl/{layer}": share * value for layer, value in weight_kl.items()})
-            stddev = self._world_model.weight_stddev()
-            metrics.update({f"weight_stddev/{layer}": share * value for layer, value in stddev.items()})
+        belief = belief_metrics(self._world_model, kl_scale)
+        metrics.update({name: share * value for name, value in belief.items()})
         metrics["valid_steps"] = valid_steps
         self.train_step_counter.assign_add(1)
         return tf_agent.LossInfo(metrics["loss/total"], metrics)

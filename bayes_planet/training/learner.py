@@ -161,14 +161,19 @@ class Learner:
         self.updates.assign_add(1)
         if self.average is not None:
             self.average.step(self.updates)
-        weight_kl = self.trained.weight_kl()
-        if weight_kl:
-            metrics["weight_kl/total"] = tf.add_n(list(weight_kl.values()))
-            metrics["weight_kl/scale"] = kl_scale
-            metrics.update({f"weight_kl/{name}": value for name, value in weight_kl.items()})
-            stddev = self.trained.weight_stddev()
-            metrics.update({f"weight_stddev/{name}": value for name, value in stddev.items()})
+        metrics.update(belief_metrics(self.trained, kl_scale))
         return metrics
+
+
+def belief_metrics(model: WorldModel, kl_scale: tf.Tensor) -> dict[str, tf.Tensor]:
+    """'weight_kl/total' and 'weight_kl/LAYER' in nats, 'weight_kl/scale', 'weight_stddev/LAYER'; {} if none is random."""
+    weight_kl = model.weight_kl()
+    if not weight_kl:
+        return {}
+    metrics = {"weight_kl/total": tf.add_n(list(weight_kl.values())), "weight_kl/scale": kl_scale}
+    metrics.update({f"weight_kl/{name}": value for name, value in weight_kl.items()})
+    metrics.update({f"weight_stddev/{name}": value for name, value in model.weight_stddev().items()})
+    return metrics
 
 
 def clip_by_ratio(gradients: Sequence[tf.Tensor], variables: Sequence[tf.Variable], ratio: float) -> list[tf.Tensor]:

@@ -99,9 +99,9 @@ class BayesPlanet(TrainedModel):
             directory.save_spaces(*spaces)
         finally:
             directory.unlock()
-        parts = restored(directory, spaces, self.config, strategy, world_model, optimizer=True, required=False)
+        agent = restored(directory, spaces, self.config, strategy, world_model, optimizer=True, required=False)
         self._built_with = strategy, world_model
-        self._take(parts, spaces)
+        self._take(agent, spaces)
 
     @classmethod
     @arguments.explain_unknown(words.LOAD | words.MODEL, words.as_setting, "BayesPlanet.load")
@@ -157,9 +157,9 @@ class BayesPlanet(TrainedModel):
         elif env is not None:
             with Workers(model.config.env, 1, None, model._factory) as environments:
                 directory.check_spaces(environments.observation_space, environments.action_space)
-        parts = restored(directory, Spaces(*spaces), model.config, strategy, world_model, optimizer=True)
+        agent = restored(directory, Spaces(*spaces), model.config, strategy, world_model, optimizer=True)
         model._built_with = strategy, world_model
-        model._take(parts, Spaces(*spaces))
+        model._take(agent, Spaces(*spaces))
         return model
 
     def _begin(self, config: Config, env: settings.Environment | None, verbose: int) -> None:
@@ -201,7 +201,7 @@ class BayesPlanet(TrainedModel):
     @property
     def num_updates(self) -> int:
         """Updates of the world model so far."""
-        return int(self._parts.learner.updates.numpy())
+        return int(self._agent.learner.updates.numpy())
 
     def _progress(self) -> saved_model.Progress:
         if self._origin is not None:
@@ -260,7 +260,7 @@ class BayesPlanet(TrainedModel):
             while not done:  # once a stage of the run
                 self._begin_stage(directory)
                 with learning.opened(
-                    self.config, directory, self._parts, self._training_environments, self._factory, amount, watch
+                    self.config, directory, self._agent, self._training_environments, self._factory, amount, watch
                 ) as trainer:
                     self._trainer, self._origin = trainer, None
                     try:
@@ -284,9 +284,9 @@ class BayesPlanet(TrainedModel):
             spaces = Spaces(self.observation_space, self.action_space)
             directory.prepare(self.config)  # notes the change
             directory.unlock()
-            parts = restored(directory, spaces, config, *self._built_with, optimizer=True)
+            agent = restored(directory, spaces, config, *self._built_with, optimizer=True)
             self.config = config
-            self._take(parts, spaces)
+            self._take(agent, spaces)
 
     def report(self, out: str | os.PathLike[str] | None = None) -> Path:
         """Writes the HTML page about the run (`bayes-planet report`), by default to report.html in its folder."""
@@ -336,8 +336,8 @@ class BayesPlanet(TrainedModel):
         with open_held_out(self.config, episodes, log_file, self._factory) as environments:
             self._require_same_spaces(environments)
             held_out = collect_held_out(self.config, self.actor, environments, episodes, seed, progress)
-        other = None if reference is None else reference._parts
-        analysis = analyse_agent(self.config, self._parts, held_out, seed, other, log_file, progress)
+        other = None if reference is None else reference._agent
+        analysis = analyse_agent(self.config, self._agent, held_out, seed, other, log_file, progress)
         if save and self.logdir is not None:
             write_analysis(analysis, self.logdir)
         return analysis
@@ -354,9 +354,9 @@ class BayesPlanet(TrainedModel):
           ValueError: something else is there.
         """
         spaces = self.observation_space, self.action_space
-        path, learner = arguments.path("path", path), self._parts.learner
+        path = arguments.path("path", path)
         optimizer = arguments.flag("optimizer", optimizer)
-        return saved_model.save(path, self.config, learner, spaces, self._progress(), optimizer)
+        return saved_model.save(path, self.config, self._agent, spaces, self._progress(), optimizer)
 
     def close(self) -> None:
         """Ends the environment processes and removes a temporary `logdir`. What needs them starts them again."""

@@ -73,25 +73,25 @@ class BayesPlanetAgent(tf_agent.TFAgent):
         if num_data is not None:
             num_data = arguments.whole("num_data", num_data, 1, accepted="1 or more time steps")
         config = dataclasses.replace(config, train=dataclasses.replace(config.train, average_decay=0.0))
-        parts = build(config, specs.observation_space(time_step_spec), specs.action_space(action_spec))
-        with parts.learner.strategy.scope():
+        agent = build(config, specs.observation_space(time_step_spec), specs.action_space(action_spec))
+        with agent.learner.strategy.scope():
             if train_step_counter is None:
                 train_step_counter = _counter(0, "train_step")
             num_data_variable = _counter(num_data or 1, "num_data")
         super().__init__(
             time_step_spec,
             action_spec,
-            policy=BayesPlanetPolicy(time_step_spec, action_spec, parts.actor),
-            collect_policy=BayesPlanetPolicy(time_step_spec, action_spec, parts.actor, config.train.exploration_noise),
+            policy=BayesPlanetPolicy(time_step_spec, action_spec, agent.actor),
+            collect_policy=BayesPlanetPolicy(time_step_spec, action_spec, agent.actor, config.train.exploration_noise),
             train_sequence_length=train_sequence_length,
             train_step_counter=train_step_counter,
         )
         self.num_data = num_data_variable
         self._config = config
-        self._learner = parts.learner
-        self._world_model = parts.world_model
+        self._learner = agent.learner
+        self._world_model = agent.world_model
         # The learner is no tf.Module, so checkpoints find the optimizer here.
-        self._optimizer = parts.learner.optimizer
+        self._optimizer = agent.learner.optimizer
 
     @property
     def config(self) -> Config:

@@ -116,12 +116,12 @@ def _train(
     def work(config: Config, news: str = "") -> tuple[Counters, bool]:
         """Trains until the run or, then the second of the two is true, its stage is over; `news` begin a stage."""
         with user_errors(WorldModelError):
-            parts = build(config, environments.observation_space, environments.action_space, distribution)
+            agent = build(config, environments.observation_space, environments.action_space, distribution)
         display = Display(console, config.train.episodes)
-        trainer = kind.from_parts(
+        trainer = kind(
             config,
             directory,
-            parts,
+            agent,
             environments,
             # A follower ends with the chief. If it were an update ahead the chief could not finish its own, and save.
             should_stop=lambda: interruption.requested and process.chief,

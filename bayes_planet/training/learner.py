@@ -166,7 +166,7 @@ class Learner:
 
 
 def belief_metrics(model: WorldModel, kl_scale: tf.Tensor) -> dict[str, tf.Tensor]:
-    """'weight_kl/total' and 'weight_kl/LAYER' in nats, 'weight_kl/scale', 'weight_stddev/LAYER'; {} if none is random."""
+    """'weight_kl/total' and 'weight_kl/LAYER' in nats, 'weight_kl/scale', 'weight_stddev/LAYER'; {} without them."""
     weight_kl = model.weight_kl()
     if not weight_kl:
         return {}

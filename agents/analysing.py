@@ -6,8 +6,8 @@ from pathlib import Path
 
 import gymnasium
 
-from bayes_planet.collecting.exploration import noise_of_episode
-from bayes_planet.collecting.policies import ActorPolicy, RandomPolicy
+from bayes_planet.collecting.exploration import RandomPolicy, noise_of_episode
+from bayes_planet.collecting.policies import ActorPolicy
 from bayes_planet.collecting.rollout import Episode, rollout
 from bayes_planet.config import Config
 from bayes_planet.envs import Workers

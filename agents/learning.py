@@ -20,6 +20,7 @@ from bayes_planet.evaluation.score import Score
 from bayes_planet.replay.episode import episode_files
 from bayes_planet.runs.run_directory import RunDirectory
 from bayes_planet.training.build import Agent
+from bayes_planet.training.devices.strategy import DeviceError, prepare_devices
 from bayes_planet.training.display import Display
 from bayes_planet.training.events import Events
 from bayes_planet.training.interruption import Interruption
@@ -197,3 +198,10 @@ def collected(folder: Path | None, config: Config) -> tuple[int, int]:
         return 0, 0
     rows = [rows for _, _, rows in episode_files(RunDirectory(folder).episodes)]
     return len(rows), (sum(rows) - len(rows)) * config.env.action_repeat
+
+
+def prepare(device: str, config: Config) -> None:
+    """Chooses this process's devices. DeviceError where one that was asked for is not here."""
+    # Where TensorFlow has taken its devices already, the program has chosen how.
+    with contextlib.suppress(*[DeviceError] if device == "auto" else []):
+        prepare_devices(device, config.train.collect_during_updates)

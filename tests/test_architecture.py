@@ -3,6 +3,7 @@
 import ast
 import collections
 import functools
+import itertools
 import os
 import re
 import subprocess
@@ -64,6 +65,18 @@ NO_TENSORFLOW = ("", "arguments", "files", "config", "config.presets", "config.s
                  "runs.metrics", "runs.run_directory", "runs.seeds", "runs.spaces", "runs.starts", "cli")  # fmt: skip
 LINES = 400
 FILES = 14
+# What one reads from the command to the draws of the planner's candidates, each file imported by the one before.
+PATH = (
+    "cli.py",
+    "commands/train.py",
+    "training/trainer.py",
+    "collecting/collector.py",
+    "collecting/policies.py",
+    "planning/actor.py",
+    "planning/planner.py",
+    "planning/cem.py",
+)
+PATH_FILES, PATH_LINES = 8, 1200
 
 
 def sources(folder: Path) -> list[Path]:
@@ -219,6 +232,28 @@ def test_every_folder_of_the_package_is_a_regular_package():
 def test_one_idea_a_file():
     lengths = {name_of(path): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
     assert {name: lines for name, lines in lengths.items() if lines > LINES} == {}
+
+
+def test_the_way_from_the_command_to_the_planner_is_short():
+    lines = {name: len((PACKAGE / name).read_text(encoding="utf-8").splitlines()) for name in PATH}
+    print(*(f"{count:5} {name}" for name, count in [*lines.items(), ("together", sum(lines.values()))]), sep="\n")
+    for name, target in itertools.pairwise(PATH):
+        module = module_name(PACKAGE / target)
+        found = imports(PACKAGE / name) + through_package(PACKAGE / name)
+        assert any(each == module or each.startswith(f"{module}.") for each in found), f"{name} imports no {target}"
+    assert len(PATH) <= PATH_FILES and sum(lines.values()) <= PATH_LINES, lines
+    assert "stateless_normal" in (PACKAGE / PATH[-1]).read_text(encoding="utf-8")
+
+
+def through_package(path: Path) -> tuple[str, ...]:
+    """Where the names come from that a file imports from a package, whose __init__ has them from elsewhere."""
+    found: list[str] = []
+    for name in imports(path):
+        package, _, item = name.rpartition(".")
+        init = ROOT.joinpath(*package.split("."), "__init__.py")
+        if package.startswith("bayes_planet.") and init.exists():
+            found += [each for each in imports(init) if each.endswith(f".{item}")]
+    return tuple(found)
 
 
 def test_no_folder_is_a_heap():

@@ -1,11 +1,15 @@
 """How a command tells a user's mistake from a bug, and its exit codes."""
 
 import contextlib
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 from bayes_planet.files.writing import is_disk_full
 
 EXIT_BAD_INPUT = 2
+# EX_IOERR of sysexits.h: something could not be written.
+EXIT_NOT_WRITTEN = 74
 
 
 class UserError(Exception):
@@ -33,3 +37,33 @@ def user_errors(*kinds: type[Exception]) -> Iterator[None]:
         yield
     except kinds as error:
         raise UserError(f"{reason(error)}." if is_disk_full(error) else str(error)) from error
+
+
+@contextlib.contextmanager
+def disk_errors(folder: Path) -> Iterator[None]:
+    """Says what to do where the disk is full, whoever of TensorFlow and Python found out, or a file cannot be used."""
+    try:
+        yield
+    except OSError as error:
+        if is_disk_full(error):
+            raise UserError(
+                f"The disk under {folder} is full. What was saved is intact, what came after the newest "
+                "checkpoint is not saved. Make room, then give the same command to go on.",
+                EXIT_NOT_WRITTEN,
+            ) from error
+        if error.filename is not None and Path(os.fsdecode(error.filename)).is_relative_to(folder):
+            raise UserError(
+                f"{error.strerror}: {os.fsdecode(error.filename)}. What was saved is intact. Make it readable and "
+                "writable, then give the same command to go on.",
+                EXIT_NOT_WRITTEN,
+            ) from error
+        raise
+
+
+def require_text(item: str) -> None:
+    """UserError for bytes that are no text: TensorFlow and YAML take no such names."""
+    try:
+        item.encode()
+    except UnicodeEncodeError as error:
+        shown = os.fsencode(item).decode(errors="backslashreplace")
+        raise UserError(f"The argument {shown!r} is not UTF-8. Accepted: text in UTF-8; rename the file.") from error

@@ -83,7 +83,7 @@ class BaseCallback:
     def _on_step(self) -> bool:
         """Before each decision while episodes are collected; for a callback inside another one, at its event.
 
-        Of several environments side by side those of the first group count (`training.collector`). Never called with
+        Of several environments side by side those of the first group count (`collecting.collector`). Never called with
         `train.collect_during_updates`, which collects in another thread.
         """
         return True

@@ -2,10 +2,14 @@
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bayes_planet.files.writing import is_disk_full
+
+if TYPE_CHECKING:
+    from bayes_planet.training.devices.cluster import Process
 
 EXIT_BAD_INPUT = 2
 # EX_IOERR of sysexits.h: something could not be written.
@@ -67,3 +71,37 @@ def require_text(item: str) -> None:
     except UnicodeEncodeError as error:
         shown = os.fsencode(item).decode(errors="backslashreplace")
         raise UserError(f"The argument {shown!r} is not UTF-8. Accepted: text in UTF-8; rename the file.") from error
+
+
+@contextlib.contextmanager
+def training_errors(process: "Process", interrupted: Callable[[], bool]) -> Iterator[None]:
+    """Says what to do where training cannot go on, or not without the other processes of the run.
+
+    Raises:
+      Interrupted: the others have ended as this one was asked to.
+    """
+    # Here, as TensorFlow is imported only once bad input has been refused.
+    import tensorflow as tf
+
+    from bayes_planet.training.devices.follower import ChiefEndedError
+    from bayes_planet.training.ending import Interrupted, NotSavedError
+
+    try:
+        yield
+    except NotSavedError as error:
+        raise UserError(str(error), EXIT_NOT_WRITTEN) from error
+    except (tf.errors.UnavailableError, ChiefEndedError) as error:
+        if process.count == 1:
+            raise
+        if interrupted() and not process.chief:
+            raise Interrupted from error
+        if isinstance(error, ChiefEndedError):
+            raise UserError(str(error)) from error
+        raise UserError(
+            "Another process of the run has ended, or cannot be reached. Start all processes again: they go on "
+            "from the last checkpoint."
+        ) from error
+    except ValueError as error:
+        if "train.sequence_length" in str(error):
+            raise UserError(str(error)) from error
+        raise

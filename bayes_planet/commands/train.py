@@ -8,7 +8,7 @@ from rich.console import Console
 
 from bayes_planet import __version__
 from bayes_planet.commands.console import divert_output
-from bayes_planet.commands.errors import EXIT_NOT_WRITTEN, UserError, disk_errors, reason, user_errors
+from bayes_planet.commands.errors import UserError, disk_errors, reason, training_errors, user_errors
 from bayes_planet.config import Config, presets
 from bayes_planet.envs import Workers
 from bayes_planet.envs.errors import ENVIRONMENT_ERRORS, START_ERRORS
@@ -84,16 +84,14 @@ def _train(
     process: Process,
 ) -> int:
     # TensorFlow is imported here: after the output is diverted, and after bad input has been refused.
-    import tensorflow as tf
-
     from bayes_planet.commands.display import print_summary
     from bayes_planet.runs.checkpoints import CheckpointError
     from bayes_planet.runs.metrics import MetricsFileError
     from bayes_planet.training.build import build
-    from bayes_planet.training.devices.follower import Chief, ChiefEndedError, Follower
+    from bayes_planet.training.devices.follower import Chief, Follower
     from bayes_planet.training.devices.strategy import DeviceError, check_batches, make_strategy, prepare_devices
     from bayes_planet.training.display import Display
-    from bayes_planet.training.ending import Interrupted, NotSavedError, TrainingDivergedError
+    from bayes_planet.training.ending import Interrupted, TrainingDivergedError
     from bayes_planet.training.events import Events
     from bayes_planet.training.trainer import Trainer
     from bayes_planet.training.world_models import WorldModelError
@@ -126,9 +124,9 @@ def _train(
             with user_errors(CheckpointError, RunDirectoryError):
                 trainer.restore()
             counters = trainer.counters
-            if before is not None:
-                new = {key: value for key, (_, value) in presets.differences(before, config).items()}
-                news = " ".join(f"{key}={value}" for key, value in new.items())
+            new = {} if before is None else presets.differences(before, config)
+            if new:
+                news = " ".join(f"{key}={value}" for key, (_, value) in new.items())
                 console.print(f"From {counters.episodes} episodes on: {news}", highlight=False)
             elif counters.episodes:
                 console.print(
@@ -140,27 +138,12 @@ def _train(
 
     with disk_errors(directory.path), user_errors(EpisodeLayoutError, MetricsFileError, JsonFileError):
         try:
-            stage_by_stage(config, directory.begin_stage, work)
-        except NotSavedError as error:
-            raise UserError(str(error), EXIT_NOT_WRITTEN) from error
+            with training_errors(process, lambda: interruption.requested):
+                stage_by_stage(config, directory.begin_stage, work)
         except Interrupted:
-            console.print(f"Saved in {directory.path}. The same command goes on from here.", highlight=False)
+            if process.chief:
+                console.print(f"Saved in {directory.path}. The same command goes on from here.", highlight=False)
             return EXIT_INTERRUPTED
-        except (tf.errors.UnavailableError, ChiefEndedError) as error:
-            if process.count == 1:
-                raise
-            if interruption.requested and not process.chief:
-                return EXIT_INTERRUPTED
-            if isinstance(error, ChiefEndedError):
-                raise UserError(str(error)) from error
-            raise UserError(
-                "Another process of the run has ended, or cannot be reached. Start all processes again: they go on "
-                "from the last checkpoint."
-            ) from error
-        except ValueError as error:
-            if "train.sequence_length" in str(error):
-                raise UserError(str(error)) from error
-            raise
     console.print(f"Done: {done.episodes} episodes, {done.updates} updates.", highlight=False)
     print_summary(console, directory.metrics)
     return 0

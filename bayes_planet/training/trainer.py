@@ -22,7 +22,7 @@ from bayes_planet.replay import CorruptEpisodeError, EpisodeStore, Prefetcher
 from bayes_planet.report.videos.files import save_gif
 from bayes_planet.runs.metrics import MetricsWriter
 from bayes_planet.runs.run_directory import RunDirectory
-from bayes_planet.training.batches import draw_batch
+from bayes_planet.training.batches import catch_up, draw_batch
 from bayes_planet.training.build import Agent
 from bayes_planet.training.ending import Interrupted, TrainingDivergedError
 from bayes_planet.training.events import UNWATCHED, Events
@@ -249,11 +249,7 @@ class Trainer:
                     self.save()
 
     def _normalise(self) -> None:
-        """Lets the statistics of state observations catch up with the replay."""
-        normaliser = self.agent.trained.normaliser
-        while normaliser is not None:
-            with contextlib.suppress(CorruptEpisodeError):  # moved aside: go on with the others
-                return normaliser.catch_up(self.replay.indices, lambda index: self.replay.load(index)["state"])
+        catch_up(self.agent.trained.normaliser, self.replay)
 
     def _log_updates(self, pending: list[dict], seconds: float) -> None:
         values, skipped = update_values(pending)

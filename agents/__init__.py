@@ -20,11 +20,11 @@ if __name__ == "agents":
 
 _HOME = {
     "BayesPlanet": "bayes_planet.agents.model",
-    "BayesPlanetAgent": "bayes_planet.agents.bayes_planet_agent",
-    "BayesPlanetPolicy": "bayes_planet.agents.policy",
-    "GymnasiumPyEnvironment": "bayes_planet.agents.environment",
-    "SeededPolicy": "bayes_planet.agents.seeded_policy",
-    "model_batch": "bayes_planet.agents.sequences",
+    "BayesPlanetAgent": "bayes_planet.agents.tf_agent.bayes_planet_agent",
+    "BayesPlanetPolicy": "bayes_planet.agents.tf_agent.policy",
+    "GymnasiumPyEnvironment": "bayes_planet.agents.tf_agent.environment",
+    "SeededPolicy": "bayes_planet.agents.tf_agent.seeded_policy",
+    "model_batch": "bayes_planet.agents.tf_agent.sequences",
 }
 
 __all__ = [

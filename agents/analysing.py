@@ -6,8 +6,8 @@ from pathlib import Path
 
 import gymnasium
 
-from bayes_planet.collecting.exploration import noise_of_episode
-from bayes_planet.collecting.policies import ActorPolicy, RandomPolicy
+from bayes_planet.collecting.exploration import RandomPolicy, noise_of_episode
+from bayes_planet.collecting.policies import ActorPolicy
 from bayes_planet.collecting.rollout import Episode, rollout
 from bayes_planet.config import Config
 from bayes_planet.envs import Workers
@@ -17,7 +17,7 @@ from bayes_planet.evaluation.held_out import HeldOut, check_rows, collect
 from bayes_planet.evaluation.model_analysis import Settings, analyse_model
 from bayes_planet.planning import Actor
 from bayes_planet.runs.seeds import Stream, environment_seed
-from bayes_planet.training.build import Parts
+from bayes_planet.training.build import Agent
 
 FOREIGN_TASKS = ("dm_control/walker-walk", "dm_control/cheetah-run")
 FOREIGN_EPISODES = 2
@@ -69,17 +69,17 @@ def collect_held_out(
 
 def analyse_agent(
     config: Config,
-    parts: Parts,
+    agent: Agent,
     held_out: HeldOut,
     seed: int,
-    reference: Parts | None = None,
+    reference: Agent | None = None,
     log_file: Path | None = None,
     note: Callable[[str], None] = lambda text: None,
 ) -> Analysis:
     """What `bayes-planet analyse` measures; the same for the same arguments.
 
     Args:
-      config, parts: of the agent.
+      config, agent: its own.
       held_out: of `collect_held_out`.
       seed: of every draw.
       reference: an agent for the same task, whose model is measured beside.
@@ -91,9 +91,9 @@ def analyse_agent(
     """
     foreign, why = _foreign(config, seed, log_file) if "image" in held_out.episodes[0] else ((), "")
     analysis = analyse_model(
-        parts.world_model,
+        agent.world_model,
         held_out,
-        int(parts.learner.updates.numpy()),
+        int(agent.learner.updates.numpy()),
         Settings(context_steps=config.evaluation.context_steps, seed=seed),
         None if reference is None else reference.world_model,
         foreign,

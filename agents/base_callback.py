@@ -2,14 +2,37 @@
 
 import inspect
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any, Protocol
 
 from bayes_planet import arguments
 from bayes_planet.collecting.rollout import Episode
+from bayes_planet.config import Config
 from bayes_planet.evaluation.score import Score
 
-if TYPE_CHECKING:
-    from bayes_planet.agents.model import BayesPlanet
+
+class Learning(Protocol):
+    """What callbacks use of the `BayesPlanet` that learns; it has all its other methods too."""
+
+    config: Config
+
+    @property
+    def logdir(self) -> Path | None: ...
+
+    @property
+    def num_episodes(self) -> int: ...
+
+    @property
+    def num_env_steps(self) -> int: ...
+
+    @property
+    def num_updates(self) -> int: ...
+
+    def evaluate(self, episodes: int = ..., seed: int = ...) -> Score: ...
+
+    def record_video(self, path: Path, seed: int = ...) -> Path: ...
+
+    def save(self, path: Path, optimizer: bool = ...) -> Path: ...
 
 
 class BaseCallback:
@@ -24,7 +47,7 @@ class BaseCallback:
       n_calls: steps, episodes and evaluations that this callback was told of.
     """
 
-    model: "BayesPlanet"
+    model: Learning
 
     def __init__(self, verbose: int = 0):
         self.verbose = arguments.whole("verbose", verbose, 0)
@@ -60,7 +83,7 @@ class BaseCallback:
     def _on_step(self) -> bool:
         """Before each decision while episodes are collected; for a callback inside another one, at its event.
 
-        Of several environments side by side those of the first group count (`training.collector`). Never called with
+        Of several environments side by side those of the first group count (`collecting.collector`). Never called with
         `train.collect_during_updates`, which collects in another thread.
         """
         return True
@@ -94,7 +117,7 @@ class BaseCallback:
         episodes = row["episodes"]
         return episodes % every_episodes == 0 and episodes + every_episodes > self.num_episodes
 
-    def init_callback(self, model: "BayesPlanet") -> None:
+    def init_callback(self, model: Learning) -> None:
         self.model = model
         self._init_callback()
 

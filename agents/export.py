@@ -14,8 +14,8 @@ from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
 from bayes_planet.agents.export_readme import README
-from bayes_planet.agents.policy import BayesPlanetPolicy
-from bayes_planet.agents.seeded_policy import SeededPolicy
+from bayes_planet.agents.tf_agent.policy import BayesPlanetPolicy
+from bayes_planet.agents.tf_agent.seeded_policy import SeededPolicy
 from bayes_planet.files.writing import is_disk_full
 from bayes_planet.planning import Actor
 from bayes_planet.replay.files import replacing_folder

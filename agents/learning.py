@@ -19,7 +19,8 @@ from bayes_planet.envs import Workers
 from bayes_planet.evaluation.score import Score
 from bayes_planet.replay.episode import episode_files
 from bayes_planet.runs.run_directory import RunDirectory
-from bayes_planet.training.build import Parts
+from bayes_planet.training.build import Agent
+from bayes_planet.training.devices.strategy import DeviceError, prepare_devices
 from bayes_planet.training.display import Display
 from bayes_planet.training.events import Events
 from bayes_planet.training.interruption import Interruption
@@ -134,7 +135,7 @@ class Watch:
 def opened(
     config: Config,
     directory: RunDirectory,
-    parts: Parts,
+    agent: Agent,
     open_environments: Callable[[], Workers],
     factory: Callable[[], gymnasium.Env] | None,
     amount: Amount,
@@ -142,19 +143,19 @@ def opened(
 ) -> Iterator[Trainer]:
     """A trainer at the newest state of the run in `directory`, which is locked meanwhile.
 
-    A run that has no checkpoint begins with the weights that `parts` have now, and saves them: a second try in this
+    A run that has no checkpoint begins with the weights that `agent` has now, and saves them: a second try in this
     process, after an error, begins with the same.
     """
     config = directory.prepare(config, write=False)
     try:
         environments = open_environments()
-        trainer = Trainer.from_parts(
-            amount.room(config, directory.path), directory, parts, environments, factory,
+        trainer = Trainer(
+            amount.room(config, directory.path), directory, agent, environments, factory,
             should_stop=watch.should_stop, events=watch.events,
         )  # fmt: skip
         try:
             if not trainer.checkpoints.folders:
-                parts.learner.updates.assign(0)
+                agent.learner.updates.assign(0)
             if not trainer.restore():
                 trainer.save(required=True)
             yield trainer
@@ -197,3 +198,10 @@ def collected(folder: Path | None, config: Config) -> tuple[int, int]:
         return 0, 0
     rows = [rows for _, _, rows in episode_files(RunDirectory(folder).episodes)]
     return len(rows), (sum(rows) - len(rows)) * config.env.action_repeat
+
+
+def prepare(device: str, config: Config) -> None:
+    """Chooses this process's devices. DeviceError where one that was asked for is not here."""
+    # Where TensorFlow has taken its devices already, the program has chosen how.
+    with contextlib.suppress(*[DeviceError] if device == "auto" else []):
+        prepare_devices(device, config.train.collect_during_updates)

@@ -1,6 +1,5 @@
 """`BayesPlanet`: train, act, evaluate, predict, save and load, in the words of Stable-Baselines3."""
 
-import contextlib
 import dataclasses
 import os
 import sys
@@ -25,9 +24,9 @@ from bayes_planet.evaluation.analysis import save as write_analysis
 from bayes_planet.evaluation.held_out import check_episodes, check_reference
 from bayes_planet.report import report as write_report
 from bayes_planet.runs.run_directory import RunDirectory, RunDirectoryError
-from bayes_planet.training.devices.strategy import DeviceError, prepare_devices
 from bayes_planet.training.saved import saved_model
 from bayes_planet.training.saved.restoring import Spaces, restored
+from bayes_planet.training.schedule import stage_by_stage
 from bayes_planet.training.trainer import Trainer
 from bayes_planet.world_model.interface import WorldModelFactory, require_predictive
 
@@ -92,16 +91,16 @@ class BayesPlanet(TrainedModel):
         directory = self._choose_folder(logdir)
         self.config = directory.prepare(self.config, change, write=False)
         try:
-            _prepare_devices(device, self.config)
+            learning.prepare(device, self.config)
             strategy = words.as_strategy(strategy, device)
             environments = self._training_environments()
             spaces = Spaces(environments.observation_space, environments.action_space)
             directory.save_spaces(*spaces)
         finally:
             directory.unlock()
-        parts = restored(directory, spaces, self.config, strategy, world_model, optimizer=True, required=False)
+        agent = restored(directory, spaces, self.config, strategy, world_model, optimizer=True, required=False)
         self._built_with = strategy, world_model
-        self._take(parts, spaces)
+        self._take(agent, spaces)
 
     @classmethod
     @arguments.explain_unknown(words.LOAD | words.MODEL, words.as_setting, "BayesPlanet.load")
@@ -148,7 +147,7 @@ class BayesPlanet(TrainedModel):
             model._choose_folder(path)
         elif logdir is not None and model._choose_folder(logdir).holds_run():
             raise RunDirectoryError(f"{logdir} holds a run already. Accepted: a folder without one.")
-        _prepare_devices(device, model.config)
+        learning.prepare(device, model.config)
         strategy = words.as_strategy(strategy, device)
         spaces = directory.read_spaces()
         if spaces is None:  # a run of an earlier version
@@ -157,9 +156,9 @@ class BayesPlanet(TrainedModel):
         elif env is not None:
             with Workers(model.config.env, 1, None, model._factory) as environments:
                 directory.check_spaces(environments.observation_space, environments.action_space)
-        parts = restored(directory, Spaces(*spaces), model.config, strategy, world_model, optimizer=True)
+        agent = restored(directory, Spaces(*spaces), model.config, strategy, world_model, optimizer=True)
         model._built_with = strategy, world_model
-        model._take(parts, Spaces(*spaces))
+        model._take(agent, Spaces(*spaces))
         return model
 
     def _begin(self, config: Config, env: settings.Environment | None, verbose: int) -> None:
@@ -201,7 +200,7 @@ class BayesPlanet(TrainedModel):
     @property
     def num_updates(self) -> int:
         """Updates of the world model so far."""
-        return int(self._parts.learner.updates.numpy())
+        return int(self._agent.learner.updates.numpy())
 
     def _progress(self) -> saved_model.Progress:
         if self._origin is not None:
@@ -256,11 +255,13 @@ class BayesPlanet(TrainedModel):
         progress_bar = arguments.flag("progress_bar", progress_bar)
         directory = self._choose_folder(self.logdir)
         with learning.interruption() as interruption:
-            watch, goal, done = learning.Watch(watcher, interruption), None, False
-            while not done:  # once a stage of the run
-                self._begin_stage(directory)
+            watch, goal = learning.Watch(watcher, interruption), None
+
+            def work(config: Config, before: Config | None) -> bool:
+                nonlocal goal
+                self._enter(config, directory)
                 with learning.opened(
-                    self.config, directory, self._parts, self._training_environments, self._factory, amount, watch
+                    config, directory, self._agent, self._training_environments, self._factory, amount, watch
                 ) as trainer:
                     self._trainer, self._origin = trainer, None
                     try:
@@ -269,24 +270,29 @@ class BayesPlanet(TrainedModel):
                             watcher.init_callback(self)
                             watcher.on_training_start()
                         learning.work(trainer, goal, watch, progress_bar, lines=self.verbose > 0)
-                        done = not trainer.stage_over or watch.should_stop()
-                        if done:
+                        goes_on = trainer.stage_over and not watch.should_stop()
+                        if not goes_on:
                             watcher.on_training_end()
+                        return goes_on
                     finally:
                         self._trainer = None
+
+            def of_now(config: Config) -> Config:
+                return stages.at(config, directory.count_episodes())
+
+            stage_by_stage(of_now(self.config), of_now, work)
         learning.pass_on(interruption)
         return self
 
-    def _begin_stage(self, directory: RunDirectory) -> None:
-        """Builds the agent anew where the run has reached another stage (`train.stages`), with the newest state."""
-        config = stages.at(self.config, directory.count_episodes())
+    def _enter(self, config: Config, directory: RunDirectory) -> None:
+        """Builds the agent anew, with the newest state, where the run has come to another stage (`train.stages`)."""
         if config != self.config:
             spaces = Spaces(self.observation_space, self.action_space)
             directory.prepare(self.config)  # notes the change
             directory.unlock()
-            parts = restored(directory, spaces, config, *self._built_with, optimizer=True)
+            agent = restored(directory, spaces, config, *self._built_with, optimizer=True)
             self.config = config
-            self._take(parts, spaces)
+            self._take(agent, spaces)
 
     def report(self, out: str | os.PathLike[str] | None = None) -> Path:
         """Writes the HTML page about the run (`bayes-planet report`), by default to report.html in its folder."""
@@ -336,8 +342,8 @@ class BayesPlanet(TrainedModel):
         with open_held_out(self.config, episodes, log_file, self._factory) as environments:
             self._require_same_spaces(environments)
             held_out = collect_held_out(self.config, self.actor, environments, episodes, seed, progress)
-        other = None if reference is None else reference._parts
-        analysis = analyse_agent(self.config, self._parts, held_out, seed, other, log_file, progress)
+        other = None if reference is None else reference._agent
+        analysis = analyse_agent(self.config, self._agent, held_out, seed, other, log_file, progress)
         if save and self.logdir is not None:
             write_analysis(analysis, self.logdir)
         return analysis
@@ -354,9 +360,9 @@ class BayesPlanet(TrainedModel):
           ValueError: something else is there.
         """
         spaces = self.observation_space, self.action_space
-        path, learner = arguments.path("path", path), self._parts.learner
+        path = arguments.path("path", path)
         optimizer = arguments.flag("optimizer", optimizer)
-        return saved_model.save(path, self.config, learner, spaces, self._progress(), optimizer)
+        return saved_model.save(path, self.config, self._agent, spaces, self._progress(), optimizer)
 
     def close(self) -> None:
         """Ends the environment processes and removes a temporary `logdir`. What needs them starts them again."""
@@ -392,9 +398,3 @@ class BayesPlanet(TrainedModel):
         if self._environments is None:
             self._environments = self._workers(self.config.env.workers, "workers.log")
         return self._environments
-
-
-def _prepare_devices(device: str, config: Config) -> None:
-    # Where TensorFlow has taken its devices already, the program has chosen how.
-    with contextlib.suppress(*[DeviceError] if device == "auto" else []):
-        prepare_devices(device, config.train.collect_during_updates)

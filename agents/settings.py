@@ -9,7 +9,7 @@ import gymnasium
 
 from bayes_planet import arguments
 from bayes_planet.config import Config, presets
-from bayes_planet.envs.tasks import canonical, registered
+from bayes_planet.envs.sources.tasks import canonical, registered
 from bayes_planet.training.world_models import factory_name, qualified_name
 from bayes_planet.world_model.interface import WorldModelFactory
 

@@ -19,7 +19,7 @@ from bayes_planet.evaluation.uncertainty import VarianceParts
 from bayes_planet.planning import Actor
 from bayes_planet.report.videos.files import save_video
 from bayes_planet.runs.spaces import difference
-from bayes_planet.training.build import Parts
+from bayes_planet.training.build import Agent
 from bayes_planet.training.saved.restoring import Spaces
 from bayes_planet.world_model import WorldModel
 
@@ -37,25 +37,25 @@ class TrainedModel:
     """
 
     config: Config
-    _parts: Parts
+    _agent: Agent
     _factory: settings.EnvironmentFactory | None
     _logs: Path | None
     _own_env: gymnasium.Env | None
 
-    def _take(self, parts: Parts, spaces: Spaces) -> None:
+    def _take(self, agent: Agent, spaces: Spaces) -> None:
         self.observation_space, self.action_space = spaces
-        self._parts = parts
+        self._agent = agent
         noise = noise_of_episode(self.config.train, self.config.train.episodes)
-        self._predictor = Predictor(self._parts.actor, self.observation_space, self.config.seed, noise)
+        self._predictor = Predictor(self._agent.actor, self.observation_space, self.config.seed, noise)
 
     @property
     def world_model(self) -> WorldModel:
-        return self._parts.world_model
+        return self._agent.world_model
 
     @property
     def actor(self) -> Actor:
         """Filters and plans, in TensorFlow."""
-        return self._parts.actor
+        return self._agent.actor
 
     @arguments.explain_unknown(words.PREDICT)
     def predict(

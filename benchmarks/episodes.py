@@ -144,7 +144,7 @@ def _trainer(config: Config, folder: Path, episodes: int) -> Iterator[Trainer]:
     try:
         with Workers(config.env, config.env.workers) as workers:
             parts = build(config, workers.observation_space, workers.action_space)
-            trainer = Trainer.from_parts(
+            trainer = Trainer(
                 config,
                 directory,
                 parts,

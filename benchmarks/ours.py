@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from bayes_planet.config import Config
 from bayes_planet.planning import candidate_counts
-from bayes_planet.training.build import Parts, build
+from bayes_planet.training.build import Agent, build
 from bayes_planet.world_model import State, WorldModel
 from bayes_planet.world_model.networks.precision import dtype_policy
 from benchmarks.roofline import plan_work, update_work
@@ -26,7 +26,7 @@ RSSM_LAYERS = (
 )
 
 
-def build_parts(config: Config) -> Parts:
+def build_parts(config: Config) -> Agent:
     """An untrained agent from pixels."""
     return build(config, *spaces())
 

@@ -20,7 +20,7 @@ from bayes_planet.envs.errors import (
     WorkerError,
 )
 from bayes_planet.envs.registration import register
-from bayes_planet.envs.tasks import dm_control_tasks
+from bayes_planet.envs.sources.tasks import dm_control_tasks
 from bayes_planet.envs.workers import Workers
 
 __all__ = [

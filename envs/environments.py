@@ -13,7 +13,7 @@ from bayes_planet.envs import rendering
 from bayes_planet.envs.contract import Contract
 from bayes_planet.envs.images import images
 from bayes_planet.envs.limits import step_limit
-from bayes_planet.envs.tasks import DmControlTask, ModuleTask, resolve
+from bayes_planet.envs.sources.tasks import DmControlTask, ModuleTask, resolve
 from bayes_planet.envs.wrappers import UNLIMITED, ActionRepeat, DictObservations, ScaledActions, Velocities
 
 
@@ -62,7 +62,7 @@ def make(
     task = None if factory is not None else resolve(config.name)
     render: Callable[[], np.ndarray] | None
     if isinstance(task, DmControlTask):
-        from bayes_planet.envs.control_suite import ControlSuite
+        from bayes_planet.envs.sources.control_suite import ControlSuite
 
         if needs_images:
             backend.require()
@@ -73,7 +73,7 @@ def make(
         env.action_space = _with_limits(suite_task.action_space)
         name, own_limit, render = task.name, suite_task.step_limit, suite_task.render
     else:
-        from bayes_planet.envs import gymnasium_tasks
+        from bayes_planet.envs.sources import gymnasium_tasks
 
         if factory is not None:
             env, name = gymnasium_tasks.from_factory(factory, config), gymnasium_tasks.OF_A_FACTORY

@@ -18,7 +18,7 @@ from bayes_planet.bayesian_layers.conversion.convert import to_bayesian, to_dete
 from bayes_planet.bayesian_layers.conversion.prune import Pruning, prune, pruned_weights, signal_to_noise
 from bayes_planet.bayesian_layers.distributions import constraints, initializers, regularizers
 from bayes_planet.bayesian_layers.distributions.function_values import FunctionValues
-from bayes_planet.bayesian_layers.distributions.kl_scale import KLScale
+from bayes_planet.bayesian_layers.distributions.kl.kl_scale import KLScale
 from bayes_planet.bayesian_layers.distributions.starts import start
 from bayes_planet.bayesian_layers.distributions.triangular_normal import TrainableTriangularNormal
 from bayes_planet.bayesian_layers.distributions.weight_models import (

@@ -1,1 +1,5 @@
 """What acts in latent states: the actor network, values, and what they learn in imagination."""
+
+from bayes_planet.behaviour.model import BehaviourModel
+
+__all__ = ["BehaviourModel"]

@@ -1,19 +1,15 @@
-"""How a policy and its value learn in imagination. The world model learns nothing from it."""
+"""How a policy learns in imagination. The world model learns nothing from it, and the value has a loss of its own."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from bayes_planet import bayesian_layers
 from bayes_planet.behaviour.actor import Behaviour, act_ahead
+from bayes_planet.behaviour.model import BehaviourModel
 from bayes_planet.behaviour.returns import VALUE_TRACE, lambda_returns, pessimistic
-from bayes_planet.behaviour.surrogates import only_for
-from bayes_planet.world_model.losses import unit_gaussian_nll
 from bayes_planet.world_model.rssm import State
 from bayes_planet.world_model.subsets import choose_rows, size
-
-if TYPE_CHECKING:
-    from bayes_planet.world_model.world_model import WorldModel
 
 START_FRACTION = 0.25
 """Share of the posterior states, drawn afresh each update, that imagination starts from."""
@@ -21,36 +17,32 @@ ENTROPY_SCALE = 0.001
 """Reward an agent step for each nat of the actor's entropy. Source: DreamerV2 (Hafner et al. 2021)."""
 
 
-class PolicyTerms(NamedTuple):
+class Imagined(NamedTuple):
+    """What the policy does from n states on, and the lambda-returns of it as rates of reward, float32 [K, n, H + 1],
+    by each of the K `model.value_heads`. With several weight samples their rollouts follow each other in n."""
+
+    ahead: Behaviour
+    returns: tf.Tensor
+
+
+class ActorTerms(NamedTuple):
     """Scalars, float32.
 
-    objective: of value 0, with the policy's gradients. value: the value's negative log-likelihood, as a rate of reward.
-    earned: what the policy earns an agent step, discounted. stddev: of its actions. uncertainty: of what it earns from
-    one state, over draws; None with one draw.
+    loss: to minimise, by the policy's variables alone. earned: what the policy earns an agent step, discounted.
+    stddev: of its actions. uncertainty: of what it earns from one state, over draws; None with one draw.
     """
 
-    objective: tf.Tensor
-    value: tf.Tensor
+    loss: tf.Tensor
     earned: tf.Tensor
     stddev: tf.Tensor
     uncertainty: tf.Tensor | None
 
 
-def policy_terms(
-    model: "WorldModel", posterior: State, weights: dict, seed: tf.Tensor, reward_error: tf.Tensor | float = 0.0
-) -> PolicyTerms:
-    """What the policy earns from posterior states on, `loss.policy_horizon` steps ahead, and its gradients.
+def imagine_behaviour(model: BehaviourModel, posterior: State, weights: dict, seed: tf.Tensor) -> Imagined:
+    """Rolls the policy out from posterior states, `loss.policy_horizon` steps ahead, differentiable in its variables.
 
-        maximise   (1 - discount) (mean G + bonus * mean std_S G_0)
-                   + ENTROPY_SCALE * mean sum log stddev
-
-    G are the lambda-returns of predicted rewards and values over the rollout, through which the gradient reaches the
-    policy's parameters (and those alone). The value learns G on the same states. With several `model.value_heads` each
-    has a G of its own to learn, and the policy theirs, mean less stddev. With `loss.policy_normalise` what is earned
-    and the bonus are divided by the range of G over the states, its 5 to 95 percentiles. With
-    `loss.policy_weight_samples` of 2 or more there are so many rollouts from each state, with the same noise of the
-    policy, each under weights and state noise of its own, and std_S is the sample standard deviation over them: below
-    0, the bonus asks for what is earned whatever the weights are. It is `loss.policy_uncertainty_bonus`.
+    With `loss.policy_weight_samples` of 2 or more there are so many rollouts from each state, with the same noise of
+    the policy, each under weights and state noise of its own.
 
     Args:
       model: with `model.policy` and `model.value`.
@@ -59,10 +51,6 @@ def policy_terms(
       weights: one weight sample of the transition, so that over updates the policy is right for the whole belief. Not
         used where `loss.policy_weight_samples` asks for more.
       seed: int32 [2].
-      reward_error: float32, root mean square of what the model's rewards are wrong by: as small as a range may be.
-
-    Source: Dreamer (Hafner et al. 2020), Sec. 3 and Algorithm 1, with the entropy of DreamerV2 (2021); the bonus is the
-    planner's (`planner.uncertainty_bonus`).
     """
     settings = model.config.loss
     fold = tf.random.experimental.stateless_fold_in
@@ -78,36 +66,53 @@ def policy_terms(
         weights = bayesian_layers.sample_weights(model.rssm, fold(seed, 3), samples=draws, shared=True)
         start = State(*(tf.tile(value[None], [draws, 1, 1]) for value in start))
         noise = tf.tile(noise[None], [draws, 1, 1, 1])
+    ahead = act_ahead(model.rssm, model.policy, start, noise, seed=fold(seed, 2), weights=weights)
+    if draws > 1:
+        ahead = Behaviour(*(tf.reshape(value, [-1, *value.shape[-2:]]) for value in ahead))
     left = 1.0 - settings.value_discount
-    variables = model.require_policy().trainable_variables
-    with tf.GradientTape(watch_accessed_variables=False) as tape:
-        tape.watch(variables)
-        ahead = act_ahead(model.rssm, model.policy, start, noise, seed=fold(seed, 2), weights=weights)
-        if draws > 1:
-            ahead = Behaviour(*(tf.reshape(value, [-1, *value.shape[-2:]]) for value in ahead))
-        reward = model.reward(ahead.features)
-        certain = tf.ones_like(reward)
-        goes_on = model.continuation(ahead.features) if model.continues else certain
-        every = left * tf.stack(
-            [
-                lambda_returns(reward, rate / left, certain, goes_on, settings.value_discount, VALUE_TRACE)
-                for rate in tf.unstack(model.reward_rates(ahead.features))
-            ]
-        )
-        returns = pessimistic(every)
-        unit = _range(returns[:, :-1], reward_error) if settings.policy_normalise else 1.0
-        earned = tf.reduce_mean(returns[:, :-1])
-        entropy = tf.reduce_mean(tf.reduce_sum(tf.math.log(ahead.stddev), -1))
-        cost = -(earned / unit + ENTROPY_SCALE * entropy)
-        uncertainty = None
-        if draws > 1:
-            uncertainty = tf.reduce_mean(_sample_stddev(tf.reshape(returns[:, 0], [draws, -1])))
-            cost -= settings.policy_uncertainty_bonus * uncertainty / unit
-    objective = only_for(variables, tape.gradient(cost, variables))
-    known = model.reward_rates(tf.stop_gradient(ahead.features[:, :-1]))
-    target = tf.stop_gradient(every[:, :, :-1])
-    value = tf.reduce_mean(unit_gaussian_nll(target[..., None], known[..., None], 1))
-    return PolicyTerms(objective, value, earned, tf.reduce_mean(ahead.stddev), uncertainty)
+    reward = model.reward(ahead.features)
+    certain = tf.ones_like(reward)
+    goes_on = model.continuation(ahead.features) if model.continues else certain
+    returns = left * tf.stack(
+        [
+            lambda_returns(reward, rate / left, certain, goes_on, settings.value_discount, VALUE_TRACE)
+            for rate in tf.unstack(model.reward_rates(ahead.features))
+        ]
+    )
+    return Imagined(ahead, returns)
+
+
+def actor_terms(model: BehaviourModel, imagined: Imagined, reward_error: tf.Tensor | float = 0.0) -> ActorTerms:
+    """The policy's loss: less what it earns in imagination, and less its entropy.
+
+        maximise   (1 - discount) (mean G + bonus * mean std_S G_0)
+                   + ENTROPY_SCALE * mean sum log stddev
+
+    G are the lambda-returns of predicted rewards and values over the rollout, through which the gradient reaches the
+    policy's parameters. With several `model.value_heads` it is their mean less stddev. With `loss.policy_normalise`
+    what is earned and the bonus are divided by the range of G over the states, its 5 to 95 percentiles. With
+    `loss.policy_weight_samples` of 2 or more std_S is the sample standard deviation over the rollouts from one state:
+    below 0, the bonus asks for what is earned whatever the weights are. It is `loss.policy_uncertainty_bonus`.
+
+    Args:
+      model: that imagined.
+      imagined: by `imagine_behaviour`.
+      reward_error: float32, root mean square of what the model's rewards are wrong by: as small as a range may be.
+
+    Source: Dreamer (Hafner et al. 2020), Sec. 3 and Algorithm 1, with the entropy of DreamerV2 (2021); the bonus is the
+    planner's (`planner.uncertainty_bonus`).
+    """
+    settings = model.config.loss
+    returns = pessimistic(imagined.returns)
+    unit = _range(returns[:, :-1], reward_error) if settings.policy_normalise else 1.0
+    earned = tf.reduce_mean(returns[:, :-1])
+    entropy = tf.reduce_mean(tf.reduce_sum(tf.math.log(imagined.ahead.stddev), -1))
+    loss = -(earned / unit + ENTROPY_SCALE * entropy)
+    uncertainty, draws = None, settings.policy_weight_samples
+    if draws > 1:
+        uncertainty = tf.reduce_mean(_sample_stddev(tf.reshape(returns[:, 0], [draws, -1])))
+        loss -= settings.policy_uncertainty_bonus * uncertainty / unit
+    return ActorTerms(loss, earned, tf.reduce_mean(imagined.ahead.stddev), uncertainty)
 
 
 def _range(returns: tf.Tensor, least: tf.Tensor | float) -> tf.Tensor:

@@ -1,23 +1,16 @@
-"""How a value learns from the replay, where no policy acts in imagination. The world model learns nothing from it."""
+"""How a value learns: from the replay, or from what an actor earns in imagination. Nothing else learns from it."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
+from bayes_planet.behaviour.actor_loss import Imagined
+from bayes_planet.behaviour.model import BehaviourModel
 from bayes_planet.behaviour.returns import VALUE_TRACE, lambda_returns
 from bayes_planet.world_model.losses import unit_gaussian_nll
 from bayes_planet.world_model.overshooting import overshooting_nll
-
-if TYPE_CHECKING:
-    from bayes_planet.world_model.world_model import WorldModel
-
-
-class Rollouts(NamedTuple):
-    """Features [n, D, Z + H] predicted ahead, and the rows of `windows` that they start from; None: all."""
-
-    features: tf.Tensor
-    chosen: tf.Tensor | None
+from bayes_planet.world_model.world_model import Rollouts
 
 
 class ValueTerms(NamedTuple):
@@ -29,7 +22,7 @@ class ValueTerms(NamedTuple):
 
 
 def value_terms(
-    model: "WorldModel",
+    model: BehaviourModel,
     batch: Mapping[str, tf.Tensor],
     features: tf.Tensor,
     rollouts: Rollouts | None,
@@ -67,3 +60,15 @@ def value_terms(
         for rate, target in zip(predicted, targets, strict=True)
     ]
     return ValueTerms(tf.reduce_mean(nll), tf.reduce_mean(ahead))
+
+
+def imagined_value_nll(model: BehaviourModel, imagined: Imagined) -> tf.Tensor:
+    """Negative log-likelihood, float32 [], of each head's own lambda-returns in the states that the actor came by.
+
+    Args:
+      model: with `model.value`.
+      imagined: what the actor did; no gradient reaches it.
+    """
+    known = model.reward_rates(tf.stop_gradient(imagined.ahead.features[:, :-1]))
+    target = tf.stop_gradient(imagined.returns[:, :, :-1])
+    return tf.reduce_mean(unit_gaussian_nll(target[..., None], known[..., None], 1))

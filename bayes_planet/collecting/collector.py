@@ -4,31 +4,22 @@ import dataclasses
 import functools
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any
 
 import numpy as np
 
-from bayes_planet.collecting.exploration import noise_of_episode
+from bayes_planet.collecting.exploration import RandomPolicy, noise_of_episode
 from bayes_planet.collecting.faults import FaultTolerantRollouts, Result
 from bayes_planet.collecting.frames import look
 from bayes_planet.collecting.groups import Group, side_by_side
-from bayes_planet.collecting.policies import ActorPolicy, RandomPolicy
+from bayes_planet.collecting.policies import ActorPolicy
 from bayes_planet.collecting.rollout import Environments, Episode
 from bayes_planet.config import Config
 from bayes_planet.planning import Actor
 from bayes_planet.runs.seeds import Stream, environment_seed
 
 CPU_GROUPS = 2
-COUNTED = ("worker_faults", "dropped_episodes")
-"""What a collector counts over all stages and starts of a run."""
-
-
-def counted(key: str, saved: Mapping[str, Any] | None, rows: Sequence[Mapping[str, Any]]) -> int:
-    """How many a run had so far: a row may be newer than the checkpoint, and a checkpoint than the last row."""
-    written = next((row[f"env/{key}"] for row in reversed(rows) if f"env/{key}" in row), 0)
-    return max(int((saved or {}).get(key, 0)), int(written))
 
 
 class AbandonedError(Exception):

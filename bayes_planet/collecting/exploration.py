@@ -1,15 +1,36 @@
-"""How much exploration noise an episode has, and how it is correlated over time."""
+"""How an agent explores: random actions at first, then noise on its own, and how that is correlated over time."""
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 
+from bayes_planet.collecting.rollout import Observation
 from bayes_planet.config import TrainConfig
 from bayes_planet.planning.colored_noise import noise_matrix
 from bayes_planet.runs.seeds import Stream, seed_words
 
 BLOCK_STEPS = 256
 """Steps that are drawn together; the noise of one block knows nothing of the block before."""
+
+
+class RandomPolicy:
+    """Uniform actions in [-1, 1], for the seed episodes.
+
+    Args:
+      action_size: A.
+      run_seed, counts: the random stream; the same ones give the same actions.
+      before_step: called before every decision; it may raise to end the rollout.
+    """
+
+    def __init__(self, action_size: int, run_seed: int, *counts: int, before_step: Callable[[], None] = lambda: None):
+        self._generator = np.random.default_rng(seed_words(run_seed, Stream.RANDOM_ACTIONS, *counts, words=4))
+        self._action_size = action_size
+        self._before_step = before_step
+
+    def __call__(self, observation: Observation, is_first: np.ndarray, step: int) -> np.ndarray:
+        self._before_step()
+        return self._generator.uniform(-1.0, 1.0, (len(is_first), self._action_size)).astype(np.float32)
 
 
 def noise_of_episode(train: TrainConfig, episode: int) -> float:

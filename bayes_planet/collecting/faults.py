@@ -1,8 +1,8 @@
 """Episodes from environment processes that may die, hang or fail: the others go on, and what was lost is run again."""
 
 import threading
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from bayes_planet.collecting.rollout import Environments, Episode, Policy, rollout_some
 from bayes_planet.envs import NonFiniteError, WorkerError
@@ -17,6 +17,16 @@ def seeds_to_try(seed: int) -> list[int]:
     """The environment seeds that an episode is run from, one after the other, as long as it diverges."""
     further = [environment_seed(seed, Stream.TRAIN_ENVIRONMENT, tries) for tries in range(1, WORKER_FAULTS + 1)]
     return [seed, *further]
+
+
+COUNTED = ("worker_faults", "dropped_episodes")
+"""What a collector counts over all stages and starts of a run."""
+
+
+def counted(key: str, saved: Mapping[str, Any] | None, rows: Sequence[Mapping[str, Any]]) -> int:
+    """How many a run had so far: a row may be newer than the checkpoint, and a checkpoint than the last row."""
+    written = next((row[f"env/{key}"] for row in reversed(rows) if f"env/{key}" in row), 0)
+    return max(int((saved or {}).get(key, 0)), int(written))
 
 
 class FaultTolerantRollouts:

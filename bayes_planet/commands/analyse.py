@@ -69,15 +69,15 @@ def _analyse(
             environments = stack.enter_context(open_held_out(config, options.episodes, log_file))
         prepare_devices()
         with user_errors(*RESTORE_ERRORS):
-            parts = restored(RunDirectory(options.run), environments)
+            agent = restored(RunDirectory(options.run), environments)
             reference = None if other is None else restored(RunDirectory(options.reference), environments)
-        for each in (parts, *([] if reference is None else [reference])):
+        for each in (agent, *([] if reference is None else [reference])):
             with user_errors(ValueError):
                 require_predictive(each.world_model, "The analysis")
         with user_errors(*ENVIRONMENT_ERRORS, *START_ERRORS):  # no episode can be longer than the context
-            held_out = collect_held_out(config, parts.actor, environments, options.episodes, seed, note)
+            held_out = collect_held_out(config, agent.actor, environments, options.episodes, seed, note)
     with user_errors(ValueError):  # episodes no longer than the context
-        analysis = analyse_agent(config, parts, held_out, seed, reference, log_file, note)
+        analysis = analyse_agent(config, agent, held_out, seed, reference, log_file, note)
     names = {"run": str(options.run)} | ({} if other is None else {"reference": str(options.reference)})
     return Analysis({**names, **analysis.numbers}, analysis.arrays)
 

@@ -22,7 +22,7 @@ from bayes_planet.evaluation.score import Score, environments_for
 from bayes_planet.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:
-    from bayes_planet.training.build import Parts
+    from bayes_planet.training.build import Agent
 
 
 def evaluate(options: argparse.Namespace) -> int:
@@ -34,17 +34,17 @@ def evaluate(options: argparse.Namespace) -> int:
         with user_errors(*ENVIRONMENT_ERRORS, *START_ERRORS):
             count = environments_for(options.episodes, config.evaluation.workers)
             environments = stack.enter_context(Workers(config.env, count, logs / "workers.log"))
-        parts, score = _scored(options, config, environments)
+        agent, score = _scored(options, config, environments)
         result = {
             "run": str(options.run),
-            "updates": int(parts.learner.updates.numpy()),
+            "updates": int(agent.learner.updates.numpy()),
             "returns": list(score.returns),
             "mean": score.mean,
             "median": score.median,
             "stddev": score.stddev,
         }
         try:
-            _add_videos(result, options, config, environments, parts, score)
+            _add_videos(result, options, config, environments, agent, score)
         finally:  # whatever became of the videos: the episodes took their time
             _show(console, result, options, config)
     return 0
@@ -75,7 +75,7 @@ def _checked(options: argparse.Namespace) -> Config:
     return config
 
 
-def _scored(options: argparse.Namespace, config: Config, environments: Workers) -> "tuple[Parts, Score]":
+def _scored(options: argparse.Namespace, config: Config, environments: Workers) -> "tuple[Agent, Score]":
     """The agent and its episodes, behind what must be known for the videos."""
     from bayes_planet.evaluation.held_out import check_rows
     from bayes_planet.evaluation.scoring import final_score
@@ -85,17 +85,17 @@ def _scored(options: argparse.Namespace, config: Config, environments: Workers) 
 
     prepare_devices(share_cores=options.episodes > config.evaluation.workers)
     with user_errors(*RESTORE_ERRORS):
-        parts = restored(RunDirectory(options.run), environments, config)
+        agent = restored(RunDirectory(options.run), environments, config)
     if options.open_loop is not None:
         with user_errors(ValueError):
-            require_predictive(parts.world_model, "--open-loop")
+            require_predictive(agent.world_model, "--open-loop")
             check_rows(environments.episode_steps + 1, config.evaluation.context_steps)
     with user_errors(*ENVIRONMENT_ERRORS):
         if options.video is not None and config.env.observations == "state":
             environments.reset([options.seed], [0])  # as every episode is reset, so no episode is another for it
             environments.render([0])
-        score = final_score(parts.actor, options.seed, environments, options.episodes, config.evaluation.workers)
-    return parts, score
+        score = final_score(agent.actor, options.seed, environments, options.episodes, config.evaluation.workers)
+    return agent, score
 
 
 def _add_videos(
@@ -103,7 +103,7 @@ def _add_videos(
     options: argparse.Namespace,
     config: Config,
     environments: Workers,
-    parts: "Parts",
+    agent: "Agent",
     score: Score,
 ) -> None:
     """Writes what was asked for, and adds it to the result."""
@@ -119,12 +119,12 @@ def _add_videos(
         else:
             with user_errors(*ENVIRONMENT_ERRORS):
                 rows = min(evaluation.workers, options.episodes)
-                frames = film(parts.actor, options.seed, environments, rows)
+                frames = film(agent.actor, options.seed, environments, rows)
         result["video"] = _saved("--video", options.video, frames, fps=25, scale=4)
     if options.open_loop is not None:
         key = seed_words(options.seed, Stream.OPEN_LOOP, FINAL)
         live = open_loop_monitor(
-            parts.world_model,
+            agent.world_model,
             score.episodes,
             evaluation.context_steps,
             evaluation.prediction_steps,

@@ -50,8 +50,8 @@ def export(options: argparse.Namespace) -> int:
         prepare_devices()
         spaces = Spaces(*_spaces(directory, config, logs / "workers.log"))
         with user_errors(*RESTORE_ERRORS):
-            parts = restored(directory, spaces, config)
-        policy = seeded_policy(parts.actor, *spaces)
+            agent = restored(directory, spaces, config)
+        policy = seeded_policy(agent.actor, *spaces)
         facts = {
             "run": str(options.run),
             "precision": options.precision,
@@ -59,7 +59,7 @@ def export(options: argparse.Namespace) -> int:
             "planner": dataclasses.asdict(config.planner),
             "versions": versions(),
         }
-        updates = int(parts.learner.updates.numpy())
+        updates = int(agent.learner.updates.numpy())
         with user_errors(ExportError):
             contents = export_policy(
                 policy,

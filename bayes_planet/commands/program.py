@@ -12,10 +12,9 @@ import time
 from collections.abc import Callable
 from types import FrameType
 
+from bayes_planet.commands.errors import EXIT_NOT_WRITTEN
 from bayes_planet.files import streams
 
-# EX_IOERR of sysexits.h: something could not be written.
-EXIT_NOT_WRITTEN = 74
 # As a shell calls the end of a program that wrote to a pipe without a reader.
 EXIT_NO_READER = 128 + signal.SIGPIPE
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

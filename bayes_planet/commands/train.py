@@ -1,26 +1,23 @@
 """`bayes-planet train`: compose environments, agent and trainer, and show what happens."""
 
 import contextlib
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from bayes_planet import __version__
 from bayes_planet.commands.console import divert_output
-from bayes_planet.commands.errors import UserError, reason, user_errors
-from bayes_planet.commands.program import EXIT_NOT_WRITTEN
-from bayes_planet.config import Config, presets, stages
+from bayes_planet.commands.errors import UserError, disk_errors, reason, training_errors, user_errors
+from bayes_planet.config import Config, presets
 from bayes_planet.envs import Workers
 from bayes_planet.envs.errors import ENVIRONMENT_ERRORS, START_ERRORS
 from bayes_planet.files.json_files import JsonFileError
-from bayes_planet.files.writing import is_disk_full
 from bayes_planet.replay.store import EpisodeLayoutError
 from bayes_planet.runs.run_directory import RunDirectory, RunDirectoryError
 from bayes_planet.training.devices.cluster import ClusterError, Process, this_process
 from bayes_planet.training.interruption import EXIT_INTERRUPTED, Interruption
-from bayes_planet.training.schedule import Counters
+from bayes_planet.training.schedule import Counters, stage_by_stage
 
 
 def train(
@@ -60,7 +57,7 @@ def train(
             ) from error
     try:
         with (
-            _disk_errors(directory),
+            disk_errors(directory.path),
             divert_output(directory.logs / "libraries.log") as console,
             Interruption(console.print) as interruption,
         ):
@@ -87,16 +84,14 @@ def _train(
     process: Process,
 ) -> int:
     # TensorFlow is imported here: after the output is diverted, and after bad input has been refused.
-    import tensorflow as tf
-
     from bayes_planet.commands.display import print_summary
     from bayes_planet.runs.checkpoints import CheckpointError
     from bayes_planet.runs.metrics import MetricsFileError
     from bayes_planet.training.build import build
-    from bayes_planet.training.devices.follower import Chief, ChiefEndedError, Follower
-    from bayes_planet.training.devices.strategy import DeviceError, make_strategy, prepare_devices
+    from bayes_planet.training.devices.follower import Chief, Follower
+    from bayes_planet.training.devices.strategy import DeviceError, check_batches, make_strategy, prepare_devices
     from bayes_planet.training.display import Display
-    from bayes_planet.training.ending import Interrupted, NotSavedError, TrainingDivergedError
+    from bayes_planet.training.ending import Interrupted, TrainingDivergedError
     from bayes_planet.training.events import Events
     from bayes_planet.training.trainer import Trainer
     from bayes_planet.training.world_models import WorldModelError
@@ -104,24 +99,22 @@ def _train(
     with user_errors(DeviceError):
         prepare_devices(device, config.train.collect_during_updates)
         distribution = make_strategy(strategy, device)
+        check_batches(config, distribution)
     interruption.install()  # TensorFlow's cluster runtime takes SIGTERM for itself
-    replicas = distribution.num_replicas_in_sync
-    for _, stage in stages.configurations(config):
-        if stage.train.batch_size % replicas:
-            raise UserError(
-                f"train.batch_size is {stage.train.batch_size}. Accepted: a multiple of the {replicas} replicas."
-            )
     kind = Trainer if process.count == 1 else Chief if process.chief else Follower
 
-    def work(config: Config, news: str = "") -> tuple[Counters, bool]:
-        """Trains until the run or, then the second of the two is true, its stage is over; `news` begin a stage."""
+    done = Counters(0, 0)
+
+    def work(config: Config, before: Config | None) -> bool:
+        """Trains until the run or, then it is true, its stage is over."""
+        nonlocal done
         with user_errors(WorldModelError):
-            parts = build(config, environments.observation_space, environments.action_space, distribution)
+            agent = build(config, environments.observation_space, environments.action_space, distribution)
         display = Display(console, config.train.episodes)
-        trainer = kind.from_parts(
+        trainer = kind(
             config,
             directory,
-            parts,
+            agent,
             environments,
             # A follower ends with the chief. If it were an update ahead the chief could not finish its own, and save.
             should_stop=lambda: interruption.requested and process.chief,
@@ -131,64 +124,26 @@ def _train(
             with user_errors(CheckpointError, RunDirectoryError):
                 trainer.restore()
             counters = trainer.counters
-            if news:
+            new = {} if before is None else presets.differences(before, config)
+            if new:
+                news = " ".join(f"{key}={value}" for key, (_, value) in new.items())
                 console.print(f"From {counters.episodes} episodes on: {news}", highlight=False)
             elif counters.episodes:
                 console.print(
                     f"Going on after {counters.episodes} episodes and {counters.updates} updates.", highlight=False
                 )
             with user_errors(TrainingDivergedError, *ENVIRONMENT_ERRORS), display.shown(counters.episodes):
-                trainer.run()
-        return trainer.counters, trainer.stage_over
+                done = trainer.run()
+        return trainer.stage_over
 
-    with _disk_errors(directory), user_errors(EpisodeLayoutError, MetricsFileError, JsonFileError):
+    with disk_errors(directory.path), user_errors(EpisodeLayoutError, MetricsFileError, JsonFileError):
         try:
-            done, stage_over = work(config)
-            while stage_over:
-                before, config = config, directory.begin_stage(config)
-                new = {key: value for key, (_, value) in presets.differences(before, config).items()}
-                done, stage_over = work(config, " ".join(f"{key}={value}" for key, value in new.items()))
-        except NotSavedError as error:
-            raise UserError(str(error), EXIT_NOT_WRITTEN) from error
+            with training_errors(process, lambda: interruption.requested):
+                stage_by_stage(config, directory.begin_stage, work)
         except Interrupted:
-            console.print(f"Saved in {directory.path}. The same command goes on from here.", highlight=False)
+            if process.chief:
+                console.print(f"Saved in {directory.path}. The same command goes on from here.", highlight=False)
             return EXIT_INTERRUPTED
-        except (tf.errors.UnavailableError, ChiefEndedError) as error:
-            if process.count == 1:
-                raise
-            if interruption.requested and not process.chief:
-                return EXIT_INTERRUPTED
-            if isinstance(error, ChiefEndedError):
-                raise UserError(str(error)) from error
-            raise UserError(
-                "Another process of the run has ended, or cannot be reached. Start all processes again: they go on "
-                "from the last checkpoint."
-            ) from error
-        except ValueError as error:
-            if "train.sequence_length" in str(error):
-                raise UserError(str(error)) from error
-            raise
     console.print(f"Done: {done.episodes} episodes, {done.updates} updates.", highlight=False)
     print_summary(console, directory.metrics)
     return 0
-
-
-@contextlib.contextmanager
-def _disk_errors(directory: RunDirectory) -> Iterator[None]:
-    """Says what to do where the disk is full, whoever of TensorFlow and Python found out, or a file cannot be used."""
-    try:
-        yield
-    except OSError as error:
-        if is_disk_full(error):
-            raise UserError(
-                f"The disk under {directory.path} is full. What was saved is intact, what came after the newest "
-                "checkpoint is not saved. Make room, then give the same command to go on.",
-                EXIT_NOT_WRITTEN,
-            ) from error
-        if error.filename is not None and Path(os.fsdecode(error.filename)).is_relative_to(directory.path):
-            raise UserError(
-                f"{error.strerror}: {os.fsdecode(error.filename)}. What was saved is intact. Make it readable and "
-                "writable, then give the same command to go on.",
-                EXIT_NOT_WRITTEN,
-            ) from error
-        raise

@@ -4,7 +4,6 @@ Validation, error texts, the reference page, what `--change` takes, and how repo
 """
 
 import dataclasses
-import difflib
 import math
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
@@ -109,7 +108,7 @@ class Settings:
         key, rule = key_of(self.GROUP, field.name), field.metadata["accepted"]
         for item in value if isinstance(value, list) else [value]:
             if rule.choices:
-                require_choice(key, item, rule.choices)
+                arguments.choice(key, item, rule.choices)
                 continue
             require(rule.accepts(item), key, item, rule.words)
             if isinstance(item, float):
@@ -142,14 +141,6 @@ def require(condition: bool, key: str, value: Any, accepted: str) -> None:
     """Raises a ValueError that names the setting, what was given and what is accepted."""
     if not condition:
         raise ValueError(f"{key} is {value!r}. Accepted: {accepted}.")
-
-
-def require_choice(key: str, value: Any, choices: Iterable[str]) -> None:
-    """As `require`, for a value out of a list, with the nearest one named."""
-    choices = list(choices)
-    if value not in choices:
-        hint = arguments.did_you_mean(difflib.get_close_matches(str(value), choices, n=1))
-        raise ValueError(f"{key} is {value!r}. Accepted: {', '.join(choices)}.{hint}")
 
 
 def fields_of(record: Any, prefix: str = "") -> dict[str, dataclasses.Field]:

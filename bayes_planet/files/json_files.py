@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,40 @@ def read_json(path: Path, shape: Shape, what: str) -> Any:
         OSError: it cannot be read, or is no plain file.
     """
     return parse_json(read_plain(path, MOST_BYTES), shape, what, str(path))
+
+
+def read_rows(
+    path: Path, shape: Shape, unreadable: Callable[[int, bool, JsonFileError], None] | None = None
+) -> list[dict[str, Any]]:
+    """The rows of a file with one JSON object a line, oldest first; empty lines are left out.
+
+    Args:
+        path: the file.
+        shape: what each row must be.
+        unreadable: told of each line that is something else, and so left out: its number, from 1, whether it is the
+            last and has no end, as when its writer was killed, and what is wrong. None: the latter is left out, any
+            other an error.
+
+    Raises:
+        JsonFileError: see `unreadable`.
+        OSError: it cannot be read, or is no plain file.
+    """
+    lines = read_plain(path, MOST_LINES_BYTES).split(b"\n")
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        where = f"Line {number} of {path}"
+        try:
+            if len(line) > MOST_BYTES:
+                raise JsonFileError(f"{where} has {len(line)} bytes. Accepted: at most {MOST_BYTES}.")
+            rows.append(parse_json(line, shape, "a JSON object, one a line", where))
+        except JsonFileError as error:
+            if unreadable is not None:
+                unreadable(number, number == len(lines), error)
+            elif number < len(lines):
+                raise
+    return rows
 
 
 def parse_json(data: bytes, shape: Shape, what: str, where: str) -> Any:

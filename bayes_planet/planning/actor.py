@@ -22,21 +22,16 @@ class ActorState(NamedTuple):
     plan: Plan | tuple[()] = ()
 
 
-class Actor(tf.Module):
+class Actor:
     """Acts in B environments at once. Filters under the posterior mean of the weights.
 
     Source: google-research/planet, control/mpc_agent.py.
     """
 
-    def __init__(self, planner: Planner, compile: bool = False, name: str = "actor"):
-        super().__init__(name)
-        self._planner = lambda: planner
+    def __init__(self, planner: Planner, compile: bool = False):
+        self.planner = planner
         self.compile = compile
         self._compiled = tf.function(self.act, jit_compile=compile, autograph=False)
-
-    @property
-    def planner(self) -> Planner:
-        return self._planner()
 
     def initial_state(self, batch: int) -> ActorState:
         """The state before the first step of an episode: zeros."""

@@ -9,7 +9,7 @@ from bayes_planet.planning.cem import Plan, cross_entropy_method
 from bayes_planet.world_model import State, WorldModel
 
 
-class Planner(tf.Module):
+class Planner:
     """The cross-entropy method over the sum of predicted mean rewards of imagined trajectories.
 
     All candidates of one problem start from the same state sample; each follows one sampled trajectory a draw. Where
@@ -31,15 +31,9 @@ class Planner(tf.Module):
     from Pinneri et al. 2020 (iCEM), and Hansen et al. 2022 (TD-MPC).
     """
 
-    def __init__(self, world_model: WorldModel, config: PlannerConfig, name: str = "planner"):
-        super().__init__(name)
-        # A function hides the model from tf.Module (a list does not), which would checkpoint and count it twice.
-        self._world_model = lambda: world_model
+    def __init__(self, world_model: WorldModel, config: PlannerConfig):
+        self.world_model = world_model
         self.config = config
-
-    @property
-    def world_model(self) -> WorldModel:
-        return self._world_model()
 
     @property
     def kept(self) -> int:

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from bayes_planet.files.json_files import MOST_BYTES, MOST_LINES_BYTES, JsonFileError, parse_json
+from bayes_planet.files.json_files import MOST_LINES_BYTES, JsonFileError, read_rows
 from bayes_planet.files.plain import open_own, read_plain
 from bayes_planet.files.writing import write_atomically
 from bayes_planet.report.videos.files import encode_gif
@@ -42,22 +42,10 @@ def read_metrics(path: Path | str) -> list[Row]:
             line's number.
         OSError: the file cannot be read.
     """
-    path = Path(path)
-    lines = read_plain(path, MOST_LINES_BYTES).split(b"\n")
-    rows: list[Row] = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            if len(line) > MOST_BYTES:
-                raise JsonFileError(f"Line {number} of {path} has {len(line)} bytes. Accepted: at most {MOST_BYTES}.")
-            row = parse_json(line, ROW, "a JSON object, one a line", f"Line {number} of {path}")
-        except JsonFileError as error:
-            if number == len(lines):  # no newline follows: the writer did not come to the end
-                break
-            raise MetricsFileError(f"{error} Delete the line to go on without it.") from error
-        rows.append(row)
-    return rows
+    try:
+        return read_rows(Path(path), ROW)
+    except JsonFileError as error:
+        raise MetricsFileError(f"{error} Delete the line to go on without it.") from error
 
 
 class MetricsFileError(ValueError):

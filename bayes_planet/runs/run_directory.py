@@ -20,6 +20,7 @@ from bayes_planet.files.plain import open_own, open_plain, read_plain
 from bayes_planet.files.writing import remove_leftovers, write_atomically
 from bayes_planet.replay.episode import episode_files
 from bayes_planet.replay.files import recover_folder
+from bayes_planet.report.reading.starts import read_entries
 from bayes_planet.runs import spaces
 from bayes_planet.runs.starts import announcement, start, versions
 
@@ -281,18 +282,12 @@ class RunDirectory:
 
     def _read_starts(self) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """The starts, and what the last entry announces if it is no start yet."""
-        if not self.starts_file.exists():
-            return [], {}
         try:
-            shape = [{"started": str, "changed_from?": {str: object}}]
-            starts = read_json(self.starts_file, shape, "a list of the starts of the run")
+            return read_entries(self.starts_file)
         except JsonFileError as error:
             raise RunDirectoryError(
                 f"{error} It says how the run was made, and nothing depends on it: restore it, or move it away."
             ) from error
-        if starts and "changed_from" in starts[-1]:
-            return starts[:-1], starts[-1]["changed_from"]
-        return starts, {}
 
     def saved_model(self) -> dict[str, Any] | None:
         """What model.json says of a saved model; None: the folder is a run.

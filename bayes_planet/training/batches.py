@@ -1,10 +1,13 @@
-"""Which sequences an update learns from: a function of the run's seed, the update and the replay."""
+"""What an update learns from: sequences, a function of seed, update and replay, and the statistics of states."""
+
+import contextlib
 
 import numpy as np
 
 from bayes_planet.config import Config
-from bayes_planet.replay import EpisodeStore, Shares
+from bayes_planet.replay import CorruptEpisodeError, EpisodeStore, Shares
 from bayes_planet.runs.seeds import Stream
+from bayes_planet.world_model import StateNormaliser
 
 
 def draw_batch(replay: EpisodeStore, config: Config, update: int) -> dict[str, np.ndarray]:
@@ -13,3 +16,10 @@ def draw_batch(replay: EpisodeStore, config: Config, update: int) -> dict[str, n
     seed = (config.seed, int(Stream.BATCH), update)
     shares = Shares(settings.drop_fraction, settings.recent_fraction, settings.recent_episodes)
     return replay.sample(train.batch_size, train.sequence_length, seed, shares)
+
+
+def catch_up(normaliser: StateNormaliser | None, replay: EpisodeStore) -> None:
+    """Lets the statistics of state observations catch up with the replay."""
+    while normaliser is not None:
+        with contextlib.suppress(CorruptEpisodeError):  # moved aside: go on with the others
+            return normaliser.catch_up(replay.indices, lambda index: replay.load(index)["state"])

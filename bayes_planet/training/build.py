@@ -1,7 +1,6 @@
-"""The trained parts of an agent, put together from a configuration and the environment's spaces."""
+"""An agent, put together from a configuration and the environment's spaces."""
 
-import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import gymnasium
 import tensorflow as tf
@@ -18,21 +17,32 @@ from bayes_planet.world_model.interface import WorldModelFactory
 from bayes_planet.world_model.networks.precision import dtype_policy
 
 
-@dataclasses.dataclass(frozen=True)
-class Parts:
-    """World model (or any `interface.TrainableWorldModel`), learner and actor; the latter two hold the first.
+class Agent:
+    """An agent: the weights that training changes, those that act, and what uses them.
 
-    With `train.average_decay` the world model is the average of the one that the learner trains.
+    Args:
+      learner: has both: with `train.average_decay` the average of the trained weights acts, else they themselves do.
+      actor: decides by the weights that act.
+      frozen: with `train.collect_during_updates` a further actor, whose world model has weights of before the updates.
 
-    With `train.collect_during_updates`, `acting` is an actor on a copy of the world model, which does not change while
-    the learner works; `snapshot` copies the weights into it. Else `acting` is `actor`.
+    Attributes:
+      trained: the world model (or any `interface.TrainableWorldModel`) that gradients change.
+      world_model: the one that acts, is evaluated, saved and exported.
+      collecting: the actor that collects training episodes: `frozen`, or else `actor`.
     """
 
-    world_model: WorldModel
-    learner: Learner
-    actor: Actor
-    acting: Actor
-    snapshot: Callable[[], None] | None = None
+    def __init__(self, learner: Learner, actor: Actor, frozen: Actor | None = None):
+        self.learner = learner
+        self.trained = learner.trained
+        self.world_model = learner.world_model
+        self.actor = actor
+        self.frozen = frozen
+        self.collecting = frozen or actor
+
+    def freeze(self) -> None:
+        """Gives the frozen actor the weights of now."""
+        if self.frozen is not None:
+            copy_variables(self.world_model, self.frozen.planner.world_model)
 
 
 def build(
@@ -41,7 +51,7 @@ def build(
     action_space: gymnasium.spaces.Box,
     strategy: tf.distribute.Strategy | None = None,
     world_model: WorldModelFactory | None = None,
-) -> Parts:
+) -> Agent:
     """Builds an untrained agent; the same configuration gives the same initial variables.
 
     Args:
@@ -71,16 +81,8 @@ def build(
         trained = make_model()
         average = make_model() if config.train.average_decay else None
     learner = Learner(trained, config, strategy, average)
-    model = learner.world_model
-    actor = make_actor(model)
-    if not config.train.collect_during_updates:
-        return Parts(model, learner, actor, actor)
-    copy = make_model()
-
-    def snapshot() -> None:
-        copy_variables(model, copy)
-
-    return Parts(model, learner, actor, make_actor(copy), snapshot)
+    frozen = make_actor(make_model()) if config.train.collect_during_updates else None
+    return Agent(learner, make_actor(learner.world_model), frozen)
 
 
 def _are_here(variables: Sequence[tf.Variable]) -> bool:

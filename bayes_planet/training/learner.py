@@ -1,4 +1,4 @@
-"""One update of the world model: loss, reduced and clipped gradients, the optimizer; on any tf.distribute strategy."""
+"""One update of the agent: losses, reduced and clipped gradients, the optimizer; on any tf.distribute strategy."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from bayes_planet.behaviour.learning import loss_and_gradients
 from bayes_planet.config import Config
 from bayes_planet.training.adam import Adam
 from bayes_planet.training.averaging import ParameterAverage
@@ -140,18 +141,18 @@ class Learner:
         return metrics
 
     def _replica_gradients(self, batch, seed, weight_seed, num_data, kl_scale, valid_steps):
-        with tf.GradientTape() as tape:
-            loss, metrics = self.trained.loss(
-                batch,
-                seed=seed,
-                weight_seed=weight_seed,
-                num_data=num_data,
-                weight_kl_scale=kl_scale,
-                valid_steps=valid_steps,
-                replicas=self.strategy.num_replicas_in_sync,
-            )
-        gradients = tape.gradient(loss, self.variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        return gradients, metrics
+        terms, gradients = loss_and_gradients(
+            self.trained,
+            self.variables,
+            batch,
+            seed=seed,
+            weight_seed=weight_seed,
+            num_data=num_data,
+            weight_kl_scale=kl_scale,
+            valid_steps=valid_steps,
+            replicas=self.strategy.num_replicas_in_sync,
+        )
+        return gradients, terms.metrics
 
     def _distributed_update(self, batch, seed, weight_seed, num_data, kl_scale, valid_steps):
         arguments = (batch, seed, weight_seed, num_data, kl_scale, valid_steps)
@@ -160,14 +161,19 @@ class Learner:
         self.updates.assign_add(1)
         if self.average is not None:
             self.average.step(self.updates)
-        weight_kl = self.trained.weight_kl()
-        if weight_kl:
-            metrics["weight_kl/total"] = tf.add_n(list(weight_kl.values()))
-            metrics["weight_kl/scale"] = kl_scale
-            metrics.update({f"weight_kl/{name}": value for name, value in weight_kl.items()})
-            stddev = self.trained.weight_stddev()
-            metrics.update({f"weight_stddev/{name}": value for name, value in stddev.items()})
+        metrics.update(belief_metrics(self.trained, kl_scale))
         return metrics
+
+
+def belief_metrics(model: WorldModel, kl_scale: tf.Tensor) -> dict[str, tf.Tensor]:
+    """'weight_kl/total' and 'weight_kl/LAYER' in nats, 'weight_kl/scale', 'weight_stddev/LAYER'; {} without them."""
+    weight_kl = model.weight_kl()
+    if not weight_kl:
+        return {}
+    metrics = {"weight_kl/total": tf.add_n(list(weight_kl.values())), "weight_kl/scale": kl_scale}
+    metrics.update({f"weight_kl/{name}": value for name, value in weight_kl.items()})
+    metrics.update({f"weight_stddev/{name}": value for name, value in model.weight_stddev().items()})
+    return metrics
 
 
 def clip_by_ratio(gradients: Sequence[tf.Tensor], variables: Sequence[tf.Variable], ratio: float) -> list[tf.Tensor]:

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import tensorflow as tf
 
+from bayes_planet.behaviour import BehaviourModel
 from bayes_planet.config import Config
 from bayes_planet.world_model import WorldModel
 from bayes_planet.world_model.interface import TrainableWorldModel, WorldModelFactory, missing
@@ -27,7 +28,7 @@ def qualified_name(made: Any) -> str:
 
 def factory_name(factory: Any) -> str:
     """What `model.factory` says of it. For an object that can be called it is a name that nothing is found by."""
-    if factory is WorldModel:
+    if factory in (WorldModel, BehaviourModel):
         return OWN
     return qualified_name(factory) + ("" if hasattr(factory, "__qualname__") else ".<object>")
 
@@ -52,8 +53,8 @@ def make_world_model(
       WorldModelError: there is no such factory, or what it makes lacks something.
     """
     factory = factory or find_factory(config.model.factory)
-    if factory is WorldModel:
-        return WorldModel(config, observation_shapes, action_size, policy)
+    if factory in (WorldModel, BehaviourModel):
+        return BehaviourModel(config, observation_shapes, action_size, policy)
     made = factory(config, observation_shapes, action_size, policy)
     name = f"The world model that {factory_name(factory)} makes"
     if not isinstance(made, tf.Module):
@@ -65,7 +66,10 @@ def make_world_model(
         )
     for head in ("value", "policy"):
         if getattr(config.model, head) and not hasattr(made, head):
-            raise WorldModelError(f"{name} has no {head}(features). Accepted with model.{head}=true: one that has.")
+            raise WorldModelError(
+                f"{name} has no {head}(features). Accepted with model.{head}=true: one that has, such as a subclass of "
+                "bayes_planet.behaviour.BehaviourModel."
+            )
     if made.action_size != action_size:
         raise WorldModelError(f"{name} has action_size {made.action_size}. Accepted: {action_size}, the environment's.")
     if not made.trainable_variables:
@@ -80,7 +84,7 @@ def find_factory(name: str) -> WorldModelFactory:
       WorldModelError: it cannot be imported.
     """
     if name == OWN:
-        return WorldModel
+        return BehaviourModel
     module_name, _, attribute = name.partition(":")
     try:
         found: Any = _imported(module_name)

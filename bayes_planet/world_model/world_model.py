@@ -7,10 +7,6 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from bayes_planet import bayesian_layers
-from bayes_planet.behaviour.actor import GaussianPolicy
-from bayes_planet.behaviour.actor_loss import policy_terms
-from bayes_planet.behaviour.returns import pessimistic
-from bayes_planet.behaviour.value_loss import Rollouts, value_terms
 from bayes_planet.config import Config
 from bayes_planet.world_model.loss_scales import LearntScales
 from bayes_planet.world_model.losses import (
@@ -29,11 +25,32 @@ from bayes_planet.world_model.rssm import RSSM, State
 from bayes_planet.world_model.subsets import choose_rows, share, size
 
 
+class Rollouts(NamedTuple):
+    """Features [n, D, Z + H] predicted ahead, and the rows of `windows` that they start from; None: all."""
+
+    features: tf.Tensor
+    chosen: tf.Tensor | None
+
+
+class Seen(NamedTuple):
+    """What the loss has worked out on its way, for what learns from the same states.
+
+    The posterior State [B, T, ...], one weight sample of the transition, rollouts from the posterior (None without
+    `loss.overshooting_steps`), and the root mean square, float32 [], of what the model's rewards are wrong by.
+    """
+
+    posterior: State
+    weights: dict
+    ahead: Rollouts | None
+    reward_error: tf.Tensor
+
+
 class LossTerms(NamedTuple):
-    """The training loss, a float32 scalar to minimise, and the scalars to log."""
+    """The training loss, a float32 scalar to minimise, the scalars to log, and what behaviour learns from, if any."""
 
     total: tf.Tensor
     metrics: dict[str, tf.Tensor]
+    seen: Seen | None = None
 
 
 class WorldModel(tf.Module):
@@ -89,15 +106,6 @@ class WorldModel(tf.Module):
 
         self._reward_head = head("reward_head")
         self._continuation_head = head("continuation_head") if model.continuation else None
-        self._value_head = head("value_head") if model.value else None
-        self._further_value_heads = [
-            head(f"value_head_{number}") for number in range(2, model.value_heads + 1) if model.value
-        ]
-        self._policy_head: GaussianPolicy | None = None
-        if model.policy:
-            self._policy_head = GaussianPolicy(
-                model.reward_layers, model.reward_units, action_size, model.activation, policy
-            )
         self._scales: LearntScales | None = None
         if model.learnt_scales:
             self._scales = LearntScales(
@@ -113,10 +121,6 @@ class WorldModel(tf.Module):
         self.reward(features)
         if self.continues:
             self.continuation(features)
-        if self.config.model.value:
-            self.value(features)
-        if self.config.model.policy:
-            self.policy(features)
 
     def prepare(self, observation: Mapping[str, tf.Tensor], seed: tf.Tensor) -> dict[str, tf.Tensor]:
         """What the environment gives, as the model sees it: images quantised with fresh noise, states normalised.
@@ -170,36 +174,6 @@ class WorldModel(tf.Module):
             )
         return self._continuation_head(features)
 
-    def value(self, features: tf.Tensor) -> tf.Tensor:
-        """What is earned behind a state, discounted by `loss.value_discount`, [...] for features [..., Z + H].
-
-        By the behaviour in the replay, which is that of the agent so far; with `model.policy` by the policy.
-        """
-        return self.reward_rate(features) / (1.0 - self.config.loss.value_discount)
-
-    def reward_rate(self, features: tf.Tensor) -> tf.Tensor:
-        """The value as the constant reward that adds up to it: the head's errors are of the size of a reward's.
-
-        With several `model.value_heads` their mean less their stddev.
-        """
-        return pessimistic(self.reward_rates(features))
-
-    def reward_rates(self, features: tf.Tensor) -> tf.Tensor:
-        """`reward_rate` by each of the K `model.value_heads`, [K, ...] for features [..., Z + H]."""
-        if self._value_head is None:
-            raise ValueError("The model does not predict values. Accepted: model.value=true.")
-        return tf.stack([head(features) for head in (self._value_head, *self._further_value_heads)])
-
-    def policy(self, features: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean and stddev [..., A] of the policy's action, before it is clipped, for features [..., Z + H]."""
-        return self.require_policy()(features)
-
-    def require_policy(self) -> GaussianPolicy:
-        """The policy's network, whose variables nothing but what it earns in imagination trains."""
-        if self._policy_head is None:
-            raise ValueError("The model has no policy. Accepted: model.policy=true.")
-        return self._policy_head
-
     def sample_weights(self, seed: tf.Tensor, steps: int) -> tuple[dict, bool]:
         """A weight sample for training as `model.bayesian.weight_sampling` wants it, and whether it is per step."""
         scope = self.config.model.bayesian.weight_sampling
@@ -248,15 +222,13 @@ class WorldModel(tf.Module):
             mask *= share(steps, size(chosen, 0))
         return tf.reduce_sum(unit_gaussian_nll(target, self._decoders[key](features), event_axes) * mask)
 
-    def _rollouts(
-        self, actions: tf.Tensor, posterior: State, seed: tf.Tensor, weights: dict
-    ) -> tuple[tf.Tensor, tf.Tensor | None]:
-        """Features [n, D, Z + H] of rollouts from posterior states, and the rows of `windows` that they start from."""
+    def _rollouts(self, actions: tf.Tensor, posterior: State, seed: tf.Tensor, weights: dict) -> Rollouts:
+        """Rollouts from posterior states under the actions that were taken."""
         steps, fraction = self.config.loss.overshooting_steps, self.config.loss.overshooting_fraction
         fold = tf.random.experimental.stateless_fold_in
         chosen = choose_rows(size(actions, 0) * (actions.shape[1] - steps), fraction, fold(seed, 0))
         imagined = imagine_ahead(self.rssm, posterior, actions, steps, chosen, seed=fold(seed, 1), weights=weights)
-        return imagined.features, chosen
+        return Rollouts(imagined.features, chosen)
 
     def loss(
         self,
@@ -272,15 +244,13 @@ class WorldModel(tf.Module):
         """The sequential-VAE loss with the weights' KL: image + 10 reward + max(0, KL - free nats) + weight KL / N.
 
         With `model.continuation` 10 times the continuation's negative log-likelihood is added, with
-        `loss.overshooting_steps` that of the rewards predicted so many steps ahead. With `model.value` the value head
-        learns from posterior states and those predicted ahead, and nothing else learns from it. With `model.policy`
-        the policy learns in imagination, and the value what the policy earns there (`policy_terms`). With
-        `model.learnt_scales` the terms count by factors that are learnt (`LearntScales`).
+        `loss.overshooting_steps` that of the rewards predicted so many steps ahead. With `model.learnt_scales` the
+        terms count by factors that are learnt (`LearntScales`).
 
         Args:
           batch: 'image' uint8 [B, T, 64, 64, 3] and/or 'state' [B, T, n], 'action' [B, T, A] that led to the
-            row, 'reward' [B, T], 'mask' bool [B, T] (false rows are padding), and with `model.continuation` or
-            `model.value` 'is_terminal' bool [B, T] (the task ended the episode in this row).
+            row, 'reward' [B, T], 'mask' bool [B, T] (false rows are padding), and with `model.continuation`
+            'is_terminal' bool [B, T] (the task ended the episode in this row).
           seed: int32 [2], for dequantisation and state noise.
           weight_seed: int32 [2], for the weight draw.
           num_data: float32, N, the time steps that the weights were fitted to: those in the replay.
@@ -294,10 +264,8 @@ class WorldModel(tf.Module):
 
         Source: arXiv:1811.04551, Eq. 3; google-research/planet; Bayesian Layers v1, Sec. 3.2.
         """
-        if (self.continues or self.config.model.value) and "is_terminal" not in batch:
-            raise ValueError(
-                f"The batch has {sorted(batch)}. Accepted with model.continuation or model.value: also is_terminal."
-            )
+        if self.continues and "is_terminal" not in batch:
+            raise ValueError(f"The batch has {sorted(batch)}. Accepted with model.continuation: also is_terminal.")
         scales = self.config.loss
         fold = tf.random.experimental.stateless_fold_in
         mask = tf.cast(batch["mask"], tf.float32)
@@ -349,26 +317,13 @@ class WorldModel(tf.Module):
         )
         if per_step:  # a rollout has one draw
             weights = tf.nest.map_structure(lambda value: value[0], weights)
+        ahead: Rollouts | None = None
         if scales.overshooting_steps:
-            ahead, chosen = self._rollouts(batch["action"], posterior, fold(seed, 3), weights)
-            overshooting = overshooting_nll(self.reward(ahead), batch["reward"], mask, valid_steps, chosen)
+            ahead = self._rollouts(batch["action"], posterior, fold(seed, 3), weights)
+            predicted = self.reward(ahead.features)
+            overshooting = overshooting_nll(predicted, batch["reward"], mask, valid_steps, ahead.chosen)
             total += counted("reward_overshooting", overshooting, scales.overshooting_scale, 1)
             metrics["loss/reward_overshooting"] = overshooting
-        if self.config.model.policy:
-            reward_error = tf.sqrt(2.0 * tf.maximum(reward - unit_gaussian_constant(1) * share_of_steps, 0.0))
-            terms = policy_terms(self, posterior, weights, fold(seed, 5), tf.stop_gradient(reward_error))
-            total += (terms.objective + scales.reward_scale * terms.value) / replicas
-            metrics["loss/value"] = terms.value / replicas
-            metrics["policy/reward"] = terms.earned / replicas
-            metrics["policy/stddev"] = terms.stddev / replicas
-            if terms.uncertainty is not None:
-                metrics["policy/uncertainty"] = terms.uncertainty / replicas
-        elif self.config.model.value:
-            rollouts = Rollouts(ahead, chosen) if scales.overshooting_steps else None
-            learnt = value_terms(self, batch, features, rollouts, valid_steps)
-            total += scales.reward_scale * learnt.value + scales.overshooting_scale * learnt.ahead
-            metrics["loss/value"] = learnt.value
-        metrics["loss/total"] = total
         metrics["loss/reward"] = reward
         metrics["loss/state_kl"] = charged_kl
         metrics["state_kl"] = state_kl
@@ -376,11 +331,12 @@ class WorldModel(tf.Module):
         if self.continues:
             continuation = mean(continuation_nll(batch["is_terminal"], self._continuation_logits(features)))
             total += counted("continuation", continuation, scales.continuation_scale)
-            metrics["loss/total"] = total
             metrics["loss/continuation"] = continuation
             metrics["elbo"] -= continuation
         if weight_kl:
             metrics["loss/weight_kl"] = weight_kl_scale * weight_kl_per_step
         metrics["state/posterior_stddev"] = mean(tf.reduce_mean(posterior.stddev, -1))
         metrics["state/prior_stddev"] = mean(tf.reduce_mean(prior.stddev, -1))
-        return LossTerms(total, metrics)
+        metrics["loss/total"] = total
+        reward_error = tf.sqrt(2.0 * tf.maximum(reward - unit_gaussian_constant(1) * share_of_steps, 0.0))
+        return LossTerms(total, metrics, Seen(posterior, weights, ahead, tf.stop_gradient(reward_error)))

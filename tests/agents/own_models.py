@@ -3,10 +3,11 @@
 import tensorflow as tf
 
 from bayes_planet import bayesian_layers
-from bayes_planet.world_model import LossTerms, State, WorldModel
+from bayes_planet.behaviour import BehaviourModel
+from bayes_planet.world_model import LossTerms, State
 
 
-class Sines(WorldModel):
+class Sines(BehaviourModel):
     """The package's model with an encoder of its own: sines of the state at several frequencies."""
 
     def __init__(self, config, observation_shapes, action_size, policy="float32"):

@@ -10,6 +10,7 @@ import tensorflow as tf
 from tf_agents.trajectories import time_step as ts
 
 from bayes_planet import BayesPlanet
+from bayes_planet.behaviour import BehaviourModel
 from bayes_planet.commands.analyse import analyse
 from bayes_planet.commands.errors import UserError
 from bayes_planet.commands.evaluate import evaluate
@@ -145,8 +146,8 @@ def test_the_packages_own_model_has_all_of_the_interface(sines):
     model, _ = sines
     assert missing(model.world_model, PredictiveWorldModel) == []
     assert missing(own_models.Direct(None, {"state": (2,)}, 1), TrainableWorldModel) == []
-    assert missing(model.world_model, TrainableWorldModel) == [] and find_factory("WorldModel") is WorldModel
-    assert factory_name(WorldModel) == "WorldModel" == presets.load().model.factory
+    assert missing(model.world_model, TrainableWorldModel) == [] and find_factory("WorldModel") is BehaviourModel
+    assert factory_name(WorldModel) == factory_name(BehaviourModel) == "WorldModel" == presets.load().model.factory
     nameless = factory_name(functools.partial(own_models.Direct))  # must not find functools.partial itself
     with pytest.raises(WorldModelError, match="has no attribute '<object>'"):
         find_factory(nameless)

@@ -5,7 +5,7 @@ import pytest
 
 import bayes_planet  # noqa: F401  (selects Keras 2)
 from bayes_planet import bayesian_layers as bl
-from bayes_planet.bayesian_layers.layers import flipout as weight_flipout
+from bayes_planet.bayesian_layers.layers.products import flipout as weight_flipout
 from bayes_planet.bayesian_layers.samples import seeds
 
 import tensorflow as tf  # isort: skip

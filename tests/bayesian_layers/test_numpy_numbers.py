@@ -7,7 +7,7 @@ import pytest
 
 import bayes_planet  # noqa: F401  (selects Keras 2)
 from bayes_planet import bayesian_layers as bl
-from bayes_planet.bayesian_layers.distributions.numbers import is_number, positive_integer
+from bayes_planet.bayesian_layers.distributions.arguments.numbers import is_number, positive_integer
 
 import tensorflow as tf  # isort: skip
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bayes_planet.collecting.policies import RandomPolicy
+from bayes_planet.collecting.exploration import RandomPolicy
 from bayes_planet.collecting.rollout import rollout
 from bayes_planet.config import presets
 from bayes_planet.envs import Workers

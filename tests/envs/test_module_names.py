@@ -8,7 +8,7 @@ import pytest
 
 from bayes_planet.config import EnvConfig
 from bayes_planet.envs import UnknownTaskError, Workers, make
-from bayes_planet.envs.tasks import GymnasiumTask, ModuleTask, resolve
+from bayes_planet.envs.sources.tasks import GymnasiumTask, ModuleTask, resolve
 from tests.envs.toy import CountingEnv
 
 MODULE = """

@@ -12,7 +12,7 @@ from gymnasium.utils.env_checker import check_env
 
 from bayes_planet.config import EnvConfig
 from bayes_planet.envs import dm_control_tasks, make
-from bayes_planet.envs.tasks import DmControlTask, resolve
+from bayes_planet.envs.sources.tasks import DmControlTask, resolve
 
 ROOT = Path(__file__).resolve().parents[2]
 

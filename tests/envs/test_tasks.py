@@ -1,7 +1,7 @@
 import pytest
 
 from bayes_planet.envs import UnknownTaskError, dm_control_tasks
-from bayes_planet.envs.tasks import DmControlTask, GymnasiumTask, resolve
+from bayes_planet.envs.sources.tasks import DmControlTask, GymnasiumTask, resolve
 
 
 @pytest.mark.parametrize(

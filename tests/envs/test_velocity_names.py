@@ -9,8 +9,8 @@ rendering.select_backend("auto")  # before dm_control is imported
 
 from dm_control import mujoco  # noqa: E402
 
-from bayes_planet.envs.control_suite import _velocities  # noqa: E402
 from bayes_planet.envs.environments import make  # noqa: E402
+from bayes_planet.envs.sources.control_suite import _velocities  # noqa: E402
 
 EVERY_JOINT = """
 <mujoco><worldbody>

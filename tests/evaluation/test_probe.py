@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bayes_planet.collecting.policies import RandomPolicy
+from bayes_planet.collecting.exploration import RandomPolicy
 from bayes_planet.config import EnvConfig
 from bayes_planet.envs import Workers
 from bayes_planet.evaluation import probe as module

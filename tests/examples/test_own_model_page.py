@@ -71,7 +71,7 @@ def test_table_names_what_planner_and_actor_ask_for(names):
 
     watched = Watched()
     planner = Planner(direct, names["agent"].config.planner)
-    planner._world_model = lambda: watched
+    planner.world_model = watched
     actor = Actor(planner)
     observation = {"state": names["observation"]}
     actor.act(observation, actor.initial_state(2), np.array([True, True]), np.array([0, 1]))

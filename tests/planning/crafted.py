@@ -2,13 +2,14 @@
 
 import tensorflow as tf
 
-from bayes_planet.world_model import State, WorldModel
+from bayes_planet.behaviour import BehaviourModel
+from bayes_planet.world_model import State
 from tests.world_model.tiny import tiny_config
 
 ACTION_SIZE = 1
 
 
-def crafted_model(**changes) -> WorldModel:
+def crafted_model(**changes) -> BehaviourModel:
     """Reward grows with a * s, where the state s is +1 or -1 and stays what it is.
 
         hidden = relu(a + 2 s - 1), relu(-a - 2 s - 1)      one of them is on: the first for s = 1
@@ -30,7 +31,7 @@ def crafted_model(**changes) -> WorldModel:
         },
         **{"planner": {"horizon": 2, "candidates": 60, "elites": 6, "iterations": 6}, **changes},
     )
-    model = WorldModel(config, {"state": (1,)}, ACTION_SIZE)
+    model = BehaviourModel(config, {"state": (1,)}, ACTION_SIZE)
     rssm = model.rssm
 
     def fill(layer, kernel, bias):

@@ -214,10 +214,6 @@ def test_the_bonus_turns_the_ranking_towards_or_away_from_disagreement(bayesian_
     assert winners == {0.0: 1, 1.0: 2, -1.0: 0}
 
 
-def test_the_model_is_not_counted_as_a_part_of_the_planner(bayesian_model):
-    assert planner(bayesian_model).variables == ()
-
-
 def test_an_unknown_batch_size_is_an_error(bayesian_model):
     act = planner(bayesian_model)
 

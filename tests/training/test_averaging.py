@@ -117,7 +117,7 @@ def test_a_saved_model_holds_the_average_and_with_the_optimizer_both(finished, t
         spaces = Spaces(workers.observation_space, workers.action_space)
     parts = restored(RunDirectory(folder), spaces, optimizer=True)
     progress = {"episodes": 4, "env_steps": 1, "updates": 4}
-    saved_model.save(tmp_path / "model", config, parts.learner, spaces, progress, optimizer)
+    saved_model.save(tmp_path / "model", config, parts, spaces, progress, optimizer)
     again = restored(RunDirectory(tmp_path / "model"), spaces, optimizer=True)
     for ours, theirs in zip(values(again.world_model), average, strict=True):
         np.testing.assert_array_equal(ours, theirs)

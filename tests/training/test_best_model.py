@@ -12,7 +12,7 @@ from bayes_planet.config import Config, presets
 from bayes_planet.evaluation.score import Score
 from bayes_planet.runs.metrics import read_metrics
 from bayes_planet.runs.run_directory import RunDirectory
-from bayes_planet.training.build import Parts, build
+from bayes_planet.training.build import Agent, build
 from bayes_planet.training.saved.best_model import keep_best
 from bayes_planet.training.saved.restoring import Spaces, restored
 
@@ -25,7 +25,7 @@ PROGRESS = {"episodes": 3, "env_steps": 3000, "updates": 0}
 
 
 @pytest.fixture
-def run(tmp_path) -> tuple[RunDirectory, Config, Parts]:
+def run(tmp_path) -> tuple[RunDirectory, Config, Agent]:
     config = presets.load(["bayes_planet", "debug"], STATE_TASK)
     directory = RunDirectory(tmp_path / "run")
     directory.prepare(config)
@@ -47,7 +47,7 @@ def test_the_weights_of_the_best_evaluation_stay(run):
     found = []
     for number, returns in enumerate([(5.0, 7.0), (2.0, 8.0), (6.0, 6.0), (6.0, 7.0)]):
         weight.assign(np.full(weight.shape, number, np.float32))
-        keep_best(directory, parts.learner, Score(returns, ()), PROGRESS, notes.append)
+        keep_best(directory, parts, Score(returns, ()), PROGRESS, notes.append)
         found.append(kept(directory))
     assert found == [0, 0, 0, 3]  # an equal mean does not replace it
     assert not notes
@@ -61,7 +61,7 @@ def test_another_folder_of_that_name_is_left_alone(run):
     directory.best_model.mkdir()
     (directory.best_model / "mine.txt").write_text("mine")
     notes: list[str] = []
-    keep_best(directory, parts.learner, Score((1.0,), ()), PROGRESS, notes.append)
+    keep_best(directory, parts, Score((1.0,), ()), PROGRESS, notes.append)
     assert "best_model" in notes[0] and "no saved model" in notes[0]
     assert [path.name for path in directory.best_model.iterdir()] == ["mine.txt"]
 

@@ -53,7 +53,7 @@ def killed(tmp_path, parts):
     directory.prepare(config)
     directory.save_spaces(*SPACES)
     set_weights(parts, 7)
-    keep_best(directory, parts.learner, Score((5.0,), ()), PROGRESS, pytest.fail)
+    keep_best(directory, parts, Score((5.0,), ()), PROGRESS, pytest.fail)
     directory.unlock()
     before = sorted(os.listdir(directory.path))
     ended = subprocess.run([sys.executable, "-c", KILLED_BETWEEN, str(directory.best_model)], timeout=240)
@@ -75,7 +75,7 @@ def weight_in(folder) -> float:
 def test_the_next_evaluation_is_compared_with_the_best_before_the_kill(killed, parts, score, weight):
     directory, before = killed
     set_weights(parts, 8)
-    keep_best(directory, parts.learner, Score((score,), ()), PROGRESS, pytest.fail)
+    keep_best(directory, parts, Score((score,), ()), PROGRESS, pytest.fail)
     assert RunDirectory(directory.best_model).saved_model()["evaluation"]["return_mean"] == max(score, 5.0)
     assert weight_in(directory.best_model) == weight
     assert sorted(os.listdir(directory.path)) == before

@@ -14,7 +14,7 @@ from bayes_planet.envs import NonFiniteError, WorkerError, Workers
 from bayes_planet.evaluation.scoring import final_score
 from bayes_planet.replay import episode as episode_format
 from bayes_planet.runs.seeds import Stream, environment_seed
-from bayes_planet.training.build import Parts, build
+from bayes_planet.training.build import Agent, build
 from tests.envs.test_workers import ended
 from tests.training.walk import STEPS, Walk
 
@@ -35,11 +35,11 @@ def four():
 
 
 @pytest.fixture(scope="module")
-def parts(four) -> Parts:
+def parts(four) -> Agent:
     return build(config_of(), four.observation_space, four.action_space)
 
 
-def collector_of(workers: Workers, parts: Parts, *overrides: str, told: list[str] | None = None) -> Collector:
+def collector_of(workers: Workers, parts: Agent, *overrides: str, told: list[str] | None = None) -> Collector:
     note = (lambda text: None) if told is None else told.append
     return Collector(config_of(*overrides), workers, parts.actor, 1, note)
 

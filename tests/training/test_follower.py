@@ -44,9 +44,9 @@ def test_updates_of_a_follower_know_whole_rounds(tmp_path, monkeypatch):
     beside.follow(config, 1)
     with Workers(config.env, 2, factory=Walk) as workers:
         parts = build(config, workers.observation_space, workers.action_space)
-        chief = Chief.from_parts(config, directory, parts, workers)
+        chief = Chief(config, directory, parts, workers)
         chief.restore()
-        follower = Follower.from_parts(config, beside, parts, workers)
+        follower = Follower(config, beside, parts, workers)
         follower.restore()
         store, seen, update = EpisodeStore(directory.episodes, 1e9), [], follower.learner.update
         monkeypatch.setattr(

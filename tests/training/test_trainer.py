@@ -21,7 +21,7 @@ from bayes_planet.envs import Workers
 from bayes_planet.replay import EpisodeStore
 from bayes_planet.runs.metrics import read_metrics
 from bayes_planet.runs.run_directory import RunDirectory
-from bayes_planet.training.build import Parts, build
+from bayes_planet.training.build import Agent, build
 from bayes_planet.training.ending import Interrupted, TrainingDivergedError
 from bayes_planet.training.events import Events
 from bayes_planet.training.schedule import updates_due
@@ -34,7 +34,7 @@ def config_of(*overrides: str) -> Config:
     return presets.load(["bayes_planet", "debug"], [*STATE_TASK, *overrides])
 
 
-BUILT: dict[str, tuple[Parts, list[tf.Variable], list[np.ndarray]]] = {}
+BUILT: dict[str, tuple[Agent, list[tf.Variable], list[np.ndarray]]] = {}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -43,11 +43,11 @@ def no_model_is_left():
     BUILT.clear()
 
 
-def parts_of(config: Config, workers: Workers) -> Parts:
+def parts_of(config: Config, workers: Workers) -> Agent:
     """What `build` gives; of one configuration it is built and traced once, and all variables start anew each time."""
     if repr(config) not in BUILT:
         parts = build(config, workers.observation_space, workers.action_space)
-        models = (parts.world_model, parts.learner.trained, parts.acting.planner.world_model)
+        models = (parts.world_model, parts.learner.trained, parts.collecting.planner.world_model)
         variables = [variable for model in models for variable in model.variables]
         variables += [*parts.learner.optimizer.variables(), parts.learner.updates]
         BUILT[repr(config)] = parts, variables, [variable.numpy() for variable in variables]
@@ -63,7 +63,7 @@ def trainer_in(folder: Path, config: Config, change: bool = False, **options: An
     directory.prepare(config, change)
     with Workers(config.env, config.env.workers) as workers:
         parts = parts_of(config, workers)
-        trainer = Trainer.from_parts(config, directory, parts, workers, **options)
+        trainer = Trainer(config, directory, parts, workers, **options)
         trainer.restore()
         try:
             yield trainer

@@ -114,7 +114,7 @@ def test_training_outlives_its_workers(tmp_path: Path, capsys):
     with Workers(config.env, WORKERS, directory.logs / "workers.log") as workers:
         parts = build(config, workers.observation_space, workers.action_space)
         events = Events(note=notes.append)
-        trainer = Trainer.from_parts(config, directory, parts, workers, events=events)
+        trainer = Trainer(config, directory, parts, workers, events=events)
         try:
             with Attacker(workers, lambda: trainer.replay.episodes // WORKERS, seed=0) as attacker:
                 counters = trainer.run(enough=lambda: time.monotonic() - start > SECONDS)

@@ -2,15 +2,22 @@
 
 import tensorflow as tf
 
+from bayes_planet.behaviour.learning import loss_and_gradients
 from bayes_planet.world_model import WorldModel
 from bayes_planet.world_model.world_model import LossTerms
 from tests.world_model.tiny import seed, tiny_config, tiny_model
 
 
 def terms(model: WorldModel, batch: dict, num_data: float = 9.0) -> LossTerms:
-    return model.loss(
-        batch, seed=seed(1), weight_seed=seed(2), num_data=tf.constant(num_data), weight_kl_scale=tf.constant(1.0)
-    )
+    return learnt(model, batch, [], num_data)[0]
+
+
+def learnt(
+    model: WorldModel, batch: dict, variables: list[tf.Variable], num_data: float = 9.0
+) -> tuple[LossTerms, list[tf.Tensor]]:
+    """The losses, and what these variables learn from them."""
+    options = {"num_data": tf.constant(num_data), "weight_kl_scale": tf.constant(1.0)}
+    return loss_and_gradients(model, variables, batch, seed=seed(1), weight_seed=seed(2), **options)
 
 
 def with_and_without(setting: str, **changes) -> tuple[WorldModel, WorldModel, list[tf.Variable]]:
@@ -30,9 +37,7 @@ def train(model: WorldModel, batch: dict, learning_rate: float, updates: int) ->
 
     @tf.function
     def update():
-        with tf.GradientTape() as tape:
-            loss = terms(model, batch).total
-        gradients = tape.gradient(loss, model.trainable_variables)
+        _, gradients = learnt(model, batch, model.trainable_variables)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
 
     for _ in range(updates):

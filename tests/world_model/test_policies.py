@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 from bayes_planet import bayesian_layers
 from bayes_planet.behaviour import actor_loss
 from bayes_planet.behaviour.actor import act_ahead, bounded
-from bayes_planet.behaviour.actor_loss import policy_terms
+from bayes_planet.behaviour.actor_loss import actor_terms, imagine_behaviour
+from bayes_planet.behaviour.learning import loss_and_gradients
 from bayes_planet.behaviour.returns import lambda_returns
-from bayes_planet.behaviour.surrogates import only_for
+from bayes_planet.behaviour.value_loss import imagined_value_nll
 from bayes_planet.config import Config, LossConfig, ModelConfig, PlannerConfig
 from bayes_planet.world_model import State
 from tests.planning.crafted import crafted_model, crafted_state
-from tests.world_model.heads import terms
+from tests.world_model.heads import learnt
 from tests.world_model.tiny import DENSE_LAYERS, seed, tiny_batch, tiny_config, tiny_model
 
 POLICY = {"value": True, "policy": True}
@@ -58,19 +59,17 @@ def test_a_rollout_is_the_policy_and_the_transition_in_turn():
     assert np.abs(ahead.actions).max() == 1.0 and np.min(ahead.stddev) >= 0.1 and np.max(ahead.stddev) <= 1.0
 
 
-def test_only_the_named_variables_learn_and_by_the_given_gradients():
-    one, two, other = (tf.Variable(tf.random.stateless_normal([3], seed(number))) for number in range(3))
-    wanted = [tf.constant([1.0, -2.0, 3.0]), None]
-    with tf.GradientTape() as tape:
-        value = only_for([one, two], [wanted[0] * other / other, wanted[1]])
-    assert float(value) == 0.0
-    found = tape.gradient(value, [one, two, other])
-    np.testing.assert_allclose(found[0], wanted[0], rtol=1e-6)
-    assert found[1] is None and found[2] is None
-
-
 def filtered(model, batch: dict) -> State:
     return model.observe(batch, seed(1))[0]
+
+
+def imagined_by(model, posterior: State, words: tf.Tensor | None = None):
+    weights = bayesian_layers.posterior_mean(model.rssm)
+    return imagine_behaviour(model, posterior, weights, seed(4) if words is None else words)
+
+
+def imagined_terms(model, posterior: State, reward_error: float = 0.0):
+    return actor_terms(model, imagined_by(model, posterior), reward_error)
 
 
 @pytest.fixture
@@ -108,9 +107,8 @@ def test_its_gradient_is_that_of_what_it_earns(continuation, constants):
         return earned, earned + 0.3 * np.log(ahead.stddev.numpy().astype(np.float64)).sum(-1).mean()
 
     with tf.GradientTape() as tape:
-        found = policy_terms(model, posterior, bayesian_layers.posterior_mean(model.rssm), seed(4))
-    gradient = tape.gradient(found.objective, bias).numpy()
-    assert float(found.objective) == 0.0
+        found = imagined_terms(model, posterior)
+    gradient = tape.gradient(found.loss, bias).numpy()
     np.testing.assert_allclose(found.earned, objective()[0], rtol=1e-5)
     before = bias.numpy()
     for place in range(4):
@@ -160,8 +158,8 @@ def test_caution_asks_for_what_is_earned_under_every_draw(layers, constants):
         return found.mean(), found[:, :, 0].std(0, ddof=1).mean()
 
     with tf.GradientTape() as tape:
-        found = policy_terms(model, posterior, bayesian_layers.posterior_mean(model.rssm), seed(4))
-    gradient = tape.gradient(found.objective, bias).numpy()
+        found = imagined_terms(model, posterior)
+    gradient = tape.gradient(found.loss, bias).numpy()
     mean, stddev = objective()
     assert stddev > 1e-3  # far above the floor that keeps the root's slope finite
     np.testing.assert_allclose([found.earned, found.uncertainty], [mean, stddev], rtol=1e-2)
@@ -183,7 +181,7 @@ def test_the_value_learns_what_the_policy_earns(constants):
     posterior = filtered(model, tiny_batch())
     head = list(model._value_head.trainable_variables)
     with tf.GradientTape(persistent=True) as tape:
-        found = policy_terms(model, posterior, bayesian_layers.posterior_mean(model.rssm), seed(4))
+        value_nll = imagined_value_nll(model, imagined_by(model, posterior))
         start = State(*(tf.reshape(value, [12, value.shape[-1]]) for value in posterior))
         noise = tf.random.stateless_normal([12, 2, 2], FOLD(seed(4), 1))
         ahead = act_ahead(model.rssm, model.policy, start, noise, seed=FOLD(seed(4), 2))
@@ -192,12 +190,12 @@ def test_the_value_learns_what_the_policy_earns(constants):
         target = tf.stop_gradient(lambda_returns(model.reward(ahead.features), value, ones, ones, 0.8, 0.6))
         error = 0.2 * (value - target)[:, :2]
         expected = 0.5 * (tf.reduce_mean(tf.square(error)) + np.log(2 * np.pi))
-    np.testing.assert_allclose(found.value, expected, rtol=1e-4)
-    for ours, theirs in zip(tape.gradient(found.value, head), tape.gradient(expected, head), strict=True):
+    np.testing.assert_allclose(value_nll, expected, rtol=1e-4)
+    for ours, theirs in zip(tape.gradient(value_nll, head), tape.gradient(expected, head), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-6)
     rest = {id(variable) for variable in head}
     others = [variable for variable in model.trainable_variables if id(variable) not in rest]
-    assert tape.gradient(found.value, others) == [None] * len(others)
+    assert tape.gradient(value_nll, others) == [None] * len(others)
 
 
 def test_several_values_learn_each_their_own_returns_and_the_policy_their_mean_less_stddev(constants):
@@ -210,7 +208,6 @@ def test_several_values_learn_each_their_own_returns_and_the_policy_their_mean_l
     bias.assign([0.1, -0.1, -4.0, -3.5])
     heads = [model._value_head, *model._further_value_heads]
     assert len(heads) == 3
-    weights = bayesian_layers.posterior_mean(model.rssm)
 
     def returns() -> tuple[np.ndarray, np.ndarray]:
         """Of each head [3, 12, 3], discounted rates, and the heads' rates."""
@@ -222,13 +219,13 @@ def test_several_values_learn_each_their_own_returns_and_the_policy_their_mean_l
         return np.stack(each), np.stack(rates)
 
     with tf.GradientTape() as tape:
-        found = policy_terms(model, posterior, weights, seed(4), reward_error=1e-3)
-    gradient = tape.gradient(found.objective, bias).numpy()
+        found = imagined_terms(model, posterior, reward_error=1e-3)
+    gradient = tape.gradient(found.loss, bias).numpy()
     each, rates = returns()
     together = each.mean(0) - each.std(0)
     np.testing.assert_allclose(found.earned, together[:, :2].mean(), rtol=1e-5)
     expected = 0.5 * (np.square(each - rates)[:, :, :2].mean() + np.log(2 * np.pi))
-    np.testing.assert_allclose(found.value, expected, rtol=1e-4)
+    np.testing.assert_allclose(imagined_value_nll(model, imagined_by(model, posterior)), expected, rtol=1e-4)
     ordered = np.sort(together[:, :2].ravel())
     unit = ordered[round(0.95 * 23)] - ordered[round(0.05 * 23)]
     assert unit > 1e-3
@@ -243,8 +240,8 @@ def test_several_values_learn_each_their_own_returns_and_the_policy_their_mean_l
         np.testing.assert_allclose(gradient[place], -(values[0] - values[1]) / 8e-3, rtol=0.05, atol=5e-4)
     # What the model's rewards are wrong by is the least range.
     with tf.GradientTape() as tape:
-        coarse = policy_terms(model, posterior, weights, seed(4), reward_error=100.0 * unit)
-    np.testing.assert_allclose(tape.gradient(coarse.objective, bias), gradient / 100.0, rtol=1e-3, atol=1e-7)
+        coarse = imagined_terms(model, posterior, reward_error=100.0 * unit)
+    np.testing.assert_allclose(tape.gradient(coarse.loss, bias), gradient / 100.0, rtol=1e-3, atol=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -261,13 +258,10 @@ def test_the_world_model_learns_nothing_from_it(sampling, draws):
     others = [variable for variable in ours.trainable_variables if id(variable) not in known]
     for variable, other in zip(others, theirs.trainable_variables, strict=True):
         other.assign(variable)
-    with tf.GradientTape(persistent=True) as tape:
-        with_policy = terms(ours, tiny_batch())
-    assert all(float(tf.norm(gradient)) > 0 for gradient in tape.gradient(with_policy.total, heads))
-    with tf.GradientTape() as plain:
-        without = terms(theirs, tiny_batch())
-    expected = plain.gradient(without.total, theirs.trainable_variables)
-    for gradient, other in zip(tape.gradient(with_policy.total, others), expected, strict=True):
+    with_policy, gradients = learnt(ours, tiny_batch(), [*others, *heads])
+    assert all(float(tf.norm(gradient)) > 0 for gradient in gradients[len(others) :])
+    without, expected = learnt(theirs, tiny_batch(), list(theirs.trainable_variables))
+    for gradient, other in zip(gradients[: len(others)], expected, strict=True):
         np.testing.assert_allclose(gradient, other, rtol=1e-4, atol=1e-6)
     metrics = with_policy.metrics
     np.testing.assert_allclose(with_policy.total - without.total, 10.0 * metrics["loss/value"], rtol=1e-3)
@@ -279,7 +273,13 @@ def test_replicas_share_its_terms(constants):
     model = policy_model({"policy_weight_samples": 2, "policy_uncertainty_bonus": -1.0})
     batch, arguments = tiny_batch(), {"seed": seed(1), "weight_seed": seed(2)}
     arguments |= {"num_data": tf.constant(9.0), "weight_kl_scale": tf.constant(1.0)}
-    one, half = (model.loss(batch, **arguments, replicas=count).metrics for count in (1, 2))
+    variables = list(model.require_policy().trainable_variables) + model.value_variables
+    (one, gradients), (half, halves) = (
+        loss_and_gradients(model, variables, batch, **arguments, replicas=count) for count in (1, 2)
+    )
+    one, half = one.metrics, half.metrics
+    for whole, share in zip(gradients, halves, strict=True):
+        np.testing.assert_allclose(share, whole / 2, rtol=1e-5, atol=1e-9)
     for name in ("loss/value", "policy/reward", "policy/stddev", "policy/uncertainty"):
         np.testing.assert_allclose(half[name], one[name] / 2, rtol=1e-6)
 
@@ -289,16 +289,19 @@ def test_it_learns_the_best_action_of_either_state(constants):
     constants(START_FRACTION=1.0)
     model = crafted_model(model=POLICY, loss={"policy_horizon": 3, "value_discount": 0.5})
     posterior = crafted_state(1.0, -1.0)
-    variables = list(model.require_policy().trainable_variables) + list(model._value_head.trainable_variables)
+    actor = list(model.require_policy().trainable_variables)
     optimizer = tf.keras.optimizers.legacy.Adam(0.02)
 
     @tf.function
     def update(number):
+        rows = State(*(value[:, None] for value in posterior))
         with tf.GradientTape() as tape:
-            rows = State(*(value[:, None] for value in posterior))
-            found = policy_terms(model, rows, bayesian_layers.posterior_mean(model.rssm), FOLD(seed(1), number))
-            loss = found.objective + found.value
-        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+            imagined = imagined_by(model, rows, FOLD(seed(1), number))
+            loss = actor_terms(model, imagined).loss
+        with tf.GradientTape() as value_tape:
+            value = imagined_value_nll(model, imagined)
+        gradients = tape.gradient(loss, actor) + value_tape.gradient(value, model.value_variables)
+        optimizer.apply_gradients(zip(gradients, [*actor, *model.value_variables], strict=True))
 
     for number in tf.range(300):
         update(number)

@@ -8,8 +8,9 @@ import numpy as np
 import tensorflow as tf
 
 from bayes_planet import bayesian_layers
+from bayes_planet.behaviour import BehaviourModel
 from bayes_planet.config import Config
-from bayes_planet.world_model import RSSM, WorldModel
+from bayes_planet.world_model import RSSM
 
 DENSE_LAYERS = ["prior_input", "prior_hidden", "prior_mean", "prior_stddev"]
 STATE_SIZE, ACTION_SIZE = 3, 2
@@ -48,9 +49,9 @@ def tiny_config(**changes: Any) -> Config:
 
 
 def tiny_model(config: Config | None = None, shapes: Mapping[str, tuple] = STATE_SHAPES, seed: int = 0, **kwargs: Any):
-    """A WorldModel with the same initial variables for the same seed, biases included in what is random."""
+    """A BehaviourModel with the same initial variables for the same seed, biases included in what is random."""
     tf.keras.utils.set_random_seed(seed)
-    model = WorldModel(config or tiny_config(), shapes, ACTION_SIZE, **kwargs)
+    model = BehaviourModel(config or tiny_config(), shapes, ACTION_SIZE, **kwargs)
     scramble_biases(model, seed)
     return model
 

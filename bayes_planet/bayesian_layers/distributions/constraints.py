@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from bayes_planet.bayesian_layers.distributions.aliases import CONSTRAINTS
+from bayes_planet.bayesian_layers.distributions.arguments.aliases import CONSTRAINTS
 
 Constraint = Callable[[tf.Tensor], tf.Tensor]
 

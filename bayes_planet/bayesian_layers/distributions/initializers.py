@@ -3,7 +3,7 @@
 `get` also takes what Keras takes. Each has its class name, and the same in snake case, as a name.
 """
 
-from bayes_planet.bayesian_layers.distributions.aliases import INITIALIZERS
+from bayes_planet.bayesian_layers.distributions.arguments.aliases import INITIALIZERS
 from bayes_planet.bayesian_layers.distributions.plain_initializers import (
     ConstantStddev,
     FanInStddev,

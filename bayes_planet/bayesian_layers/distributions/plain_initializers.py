@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from bayes_planet.bayesian_layers.distributions import constraints
-from bayes_planet.bayesian_layers.distributions.aliases import INITIALIZERS
-from bayes_planet.bayesian_layers.distributions.numbers import plain
+from bayes_planet.bayesian_layers.distributions.arguments.aliases import INITIALIZERS
+from bayes_planet.bayesian_layers.distributions.arguments.numbers import plain
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")

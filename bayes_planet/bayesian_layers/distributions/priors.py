@@ -15,10 +15,10 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from bayes_planet.bayesian_layers.distributions import constraints
-from bayes_planet.bayesian_layers.distributions.aliases import REGULARIZERS
-from bayes_planet.bayesian_layers.distributions.kl_divergence import KLDivergence, normal_divergence
-from bayes_planet.bayesian_layers.distributions.numbers import plain, positive_integer
-from bayes_planet.bayesian_layers.distributions.quadrature import divergence_by_quadrature, scale_mixture_divergence
+from bayes_planet.bayesian_layers.distributions.arguments.aliases import REGULARIZERS
+from bayes_planet.bayesian_layers.distributions.arguments.numbers import plain, positive_integer
+from bayes_planet.bayesian_layers.distributions.kl.kl_divergence import KLDivergence, normal_divergence
+from bayes_planet.bayesian_layers.distributions.kl.quadrature import divergence_by_quadrature, scale_mixture_divergence
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
 
 tfd = tfp.distributions

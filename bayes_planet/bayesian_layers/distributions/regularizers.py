@@ -4,8 +4,8 @@ All are KL(q || p), q the posterior and p the prior: the term of the evidence lo
 takes. Each has its class name, and the same in snake case, as a name.
 """
 
-from bayes_planet.bayesian_layers.distributions.aliases import REGULARIZERS
-from bayes_planet.bayesian_layers.distributions.kl_divergence import (
+from bayes_planet.bayesian_layers.distributions.arguments.aliases import REGULARIZERS
+from bayes_planet.bayesian_layers.distributions.kl.kl_divergence import (
     FanInNormalKLDivergence,
     KLDivergence,
     NormalKLDivergence,

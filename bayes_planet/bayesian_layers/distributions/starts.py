@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from bayes_planet.bayesian_layers.distributions.kl_divergence import FanInNormalKLDivergence
+from bayes_planet.bayesian_layers.distributions.arguments.suggestions import did_you_mean
+from bayes_planet.bayesian_layers.distributions.kl.kl_divergence import FanInNormalKLDivergence
 from bayes_planet.bayesian_layers.distributions.plain_initializers import FanInStddev
-from bayes_planet.bayesian_layers.distributions.suggestions import did_you_mean
 from bayes_planet.bayesian_layers.distributions.trainable import TrainableNormal
 
 # Mean of the kernel's posterior at the start, and stddev of the prior before it is divided by sqrt(fan_in).

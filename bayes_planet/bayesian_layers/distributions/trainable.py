@@ -15,8 +15,8 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from bayes_planet.bayesian_layers.distributions import constraints
-from bayes_planet.bayesian_layers.distributions.aliases import INITIALIZERS, REGULARIZERS
-from bayes_planet.bayesian_layers.distributions.numbers import is_number, plain
+from bayes_planet.bayesian_layers.distributions.arguments.aliases import INITIALIZERS, REGULARIZERS
+from bayes_planet.bayesian_layers.distributions.arguments.numbers import is_number, plain
 from bayes_planet.bayesian_layers.distributions.plain_initializers import ConstantStddev, seeded
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
 from bayes_planet.bayesian_layers.samples.mesh_scope import standard_normal

@@ -11,9 +11,9 @@ import tensorflow_probability as tfp
 from tensorflow_probability import distributions as tfd
 
 from bayes_planet.bayesian_layers.distributions import constraints
-from bayes_planet.bayesian_layers.distributions.aliases import INITIALIZERS
+from bayes_planet.bayesian_layers.distributions.arguments.aliases import INITIALIZERS
 from bayes_planet.bayesian_layers.distributions.function_values import FunctionValues
-from bayes_planet.bayesian_layers.distributions.kl_divergence import NormalKLDivergence
+from bayes_planet.bayesian_layers.distributions.kl.kl_divergence import NormalKLDivergence
 from bayes_planet.bayesian_layers.distributions.trainable import TrainableDistribution
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
 

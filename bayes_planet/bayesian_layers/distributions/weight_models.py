@@ -9,7 +9,7 @@ import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
 from bayes_planet.bayesian_layers.distributions import initializers
-from bayes_planet.bayesian_layers.distributions.quadrature import scale_mixture_divergence
+from bayes_planet.bayesian_layers.distributions.kl.quadrature import scale_mixture_divergence
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
 
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from bayes_planet.bayesian_layers.distributions import constraints, initializers, regularizers
 from bayes_planet.bayesian_layers.ensembles.member_factors import MemberFactors, keras_constraint
-from bayes_planet.bayesian_layers.layers.projection import project
+from bayes_planet.bayesian_layers.layers.products.projection import project
 
 
 class MemberLayer(MemberFactors):

@@ -12,7 +12,7 @@ from tensorflow_probability import util as tfp_util
 
 from bayes_planet.bayesian_layers.distributions import regularizers
 from bayes_planet.bayesian_layers.distributions.initializers import TrainableDistribution
-from bayes_planet.bayesian_layers.layers.projection import project
+from bayes_planet.bayesian_layers.layers.products.projection import project
 from bayes_planet.bayesian_layers.layers.variational_layer import VariationalLayer, WeightAttribute
 from bayes_planet.bayesian_layers.random_variables import tracing
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable

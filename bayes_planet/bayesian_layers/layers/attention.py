@@ -9,7 +9,7 @@ import tensorflow as tf
 from tf_keras.src.engine.base_layer_utils import call_context
 
 from bayes_planet.bayesian_layers.distributions import initializers, regularizers
-from bayes_planet.bayesian_layers.layers.flipout import FlipoutLayer, flip
+from bayes_planet.bayesian_layers.layers.products.flipout import FlipoutLayer, flip
 from bayes_planet.bayesian_layers.layers.variational_layer import VariationalLayer
 from bayes_planet.bayesian_layers.samples.sample_axis import require_room
 from bayes_planet.bayesian_layers.samples.weight_samples import sample_weights

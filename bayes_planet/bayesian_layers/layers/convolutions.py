@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from bayes_planet.bayesian_layers.distributions import initializers, regularizers
-from bayes_planet.bayesian_layers.layers.flipout import FlipoutLayer, flip, per_sample
+from bayes_planet.bayesian_layers.layers.products.flipout import FlipoutLayer, flip, per_sample
 from bayes_planet.bayesian_layers.layers.variational_layer import VariationalLayer
 
 # TensorFlow's names of channels_first and channels_last, by the number of axes in space.

@@ -8,8 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from bayes_planet.bayesian_layers.distributions import initializers, regularizers
-from bayes_planet.bayesian_layers.layers.flipout import FlipoutLayer, flipped_project
-from bayes_planet.bayesian_layers.layers.projection import add_bias, project
+from bayes_planet.bayesian_layers.layers.products.flipout import FlipoutLayer, flipped_project
+from bayes_planet.bayesian_layers.layers.products.projection import add_bias, project
 from bayes_planet.bayesian_layers.layers.variational_layer import VariationalLayer
 
 

@@ -8,12 +8,13 @@ from typing import Any
 import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
-from bayes_planet.bayesian_layers.distributions import quadrature, regularizers
-from bayes_planet.bayesian_layers.distributions.kl_scale import as_scale, scale_config
-from bayes_planet.bayesian_layers.distributions.numbers import positive_integer
+from bayes_planet.bayesian_layers.distributions import regularizers
+from bayes_planet.bayesian_layers.distributions.arguments.numbers import positive_integer
+from bayes_planet.bayesian_layers.distributions.kl import quadrature
+from bayes_planet.bayesian_layers.distributions.kl.kl_scale import as_scale, scale_config
 from bayes_planet.bayesian_layers.distributions.trainable import TrainableDistribution
 from bayes_planet.bayesian_layers.distributions.weight_models import ScaleMixtureWeights
-from bayes_planet.bayesian_layers.layers.projection import add_bias, project
+from bayes_planet.bayesian_layers.layers.products.projection import add_bias, project
 from bayes_planet.bayesian_layers.layers.variational_layer import VariationalLayer, WeightAttribute
 from bayes_planet.bayesian_layers.random_variables import tracing
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable

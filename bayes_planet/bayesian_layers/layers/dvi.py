@@ -8,9 +8,9 @@ import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
 from bayes_planet.bayesian_layers.distributions.covariance_normal import CovarianceNormal
-from bayes_planet.bayesian_layers.distributions.quadrature import is_joint_normal
+from bayes_planet.bayesian_layers.distributions.kl.quadrature import is_joint_normal
 from bayes_planet.bayesian_layers.layers.dense import DenseReparameterization
-from bayes_planet.bayesian_layers.layers.projection import project
+from bayes_planet.bayesian_layers.layers.products.projection import project
 from bayes_planet.bayesian_layers.layers.relu_moments import relu_moments
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
 from bayes_planet.bayesian_layers.samples.seeds import as_seed

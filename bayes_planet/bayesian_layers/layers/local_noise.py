@@ -10,7 +10,7 @@ import tensorflow as tf
 from bayes_planet.bayesian_layers.distributions import constraints, initializers, regularizers
 from bayes_planet.bayesian_layers.layers.convolutions import Conv2DFlipout, Conv2DReparameterization
 from bayes_planet.bayesian_layers.layers.dense import DenseReparameterization
-from bayes_planet.bayesian_layers.layers.projection import add_bias, project
+from bayes_planet.bayesian_layers.layers.products.projection import add_bias, project
 from bayes_planet.bayesian_layers.layers.variational_layer import VariationalLayer, WeightAttribute
 from bayes_planet.bayesian_layers.random_variables import tracing
 from bayes_planet.bayesian_layers.samples.mesh_scope import standard_normal

@@ -8,9 +8,9 @@ from typing import Any
 import tensorflow as tf
 
 from bayes_planet.bayesian_layers.distributions import initializers, regularizers
-from bayes_planet.bayesian_layers.layers.flipout import FlipoutLayer
-from bayes_planet.bayesian_layers.layers.gated_product import GatedProduct, GatedProductFlipout
-from bayes_planet.bayesian_layers.layers.projection import add_bias
+from bayes_planet.bayesian_layers.layers.products.flipout import FlipoutLayer
+from bayes_planet.bayesian_layers.layers.products.gated_product import GatedProduct, GatedProductFlipout
+from bayes_planet.bayesian_layers.layers.products.projection import add_bias
 from bayes_planet.bayesian_layers.layers.variational_layer import VariationalLayer, WeightAttribute
 from bayes_planet.bayesian_layers.samples.seeds import fresh_seed
 from bayes_planet.bayesian_layers.samples.weight_scope import in_use

@@ -11,9 +11,9 @@ from tf_keras.src.engine.base_layer_utils import call_context
 
 from bayes_planet.bayesian_layers.distributions import initializers, regularizers
 from bayes_planet.bayesian_layers.ensembles.member_factors import MemberFactors
-from bayes_planet.bayesian_layers.layers.flipout import FlipoutLayer
-from bayes_planet.bayesian_layers.layers.gated_product import GatedProduct, GatedProductFlipout, on_samples
-from bayes_planet.bayesian_layers.layers.projection import add_bias
+from bayes_planet.bayesian_layers.layers.products.flipout import FlipoutLayer
+from bayes_planet.bayesian_layers.layers.products.gated_product import GatedProduct, GatedProductFlipout, on_samples
+from bayes_planet.bayesian_layers.layers.products.projection import add_bias
 from bayes_planet.bayesian_layers.layers.variational_layer import VariationalLayer, WeightAttribute
 from bayes_planet.bayesian_layers.samples.module_walk import modules_in
 from bayes_planet.bayesian_layers.samples.sample_axis import require_room

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 from tensorflow_probability import math as tfm
 
-from bayes_planet.bayesian_layers.distributions.numbers import is_number
+from bayes_planet.bayesian_layers.distributions.arguments.numbers import is_number
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
-from bayes_planet.bayesian_layers.distributions.numbers import is_number, plain
+from bayes_planet.bayesian_layers.distributions.arguments.numbers import is_number, plain
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
 from bayes_planet.bayesian_layers.samples.seeds import as_seed, fold, fresh_seed
 

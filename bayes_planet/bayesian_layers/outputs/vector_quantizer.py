@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from bayes_planet.bayesian_layers.distributions.numbers import positive_integer
+from bayes_planet.bayesian_layers.distributions.arguments.numbers import positive_integer
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
 
 

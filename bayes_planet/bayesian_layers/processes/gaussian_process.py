@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from bayes_planet.bayesian_layers.distributions.arguments.numbers import positive_integer
 from bayes_planet.bayesian_layers.distributions.function_values import FunctionValues
-from bayes_planet.bayesian_layers.distributions.numbers import positive_integer
 from bayes_planet.bayesian_layers.processes.kernels import ExponentiatedQuadratic
 from bayes_planet.bayesian_layers.processes.mean_functions import Zeros, mean_values
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable

@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from bayes_planet.bayesian_layers.distributions import constraints
-from bayes_planet.bayesian_layers.distributions.kl_divergence import as_dtype
-from bayes_planet.bayesian_layers.distributions.numbers import is_number, plain
+from bayes_planet.bayesian_layers.distributions.arguments.numbers import is_number, plain
+from bayes_planet.bayesian_layers.distributions.kl.kl_divergence import as_dtype
 from bayes_planet.bayesian_layers.samples import nested
 
 

@@ -17,7 +17,7 @@ import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
 from bayes_planet.bayesian_layers.distributions import constraints
-from bayes_planet.bayesian_layers.distributions.numbers import positive_integer
+from bayes_planet.bayesian_layers.distributions.arguments.numbers import positive_integer
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bayes_planet.bayesian_layers.distributions.numbers import plain
+from bayes_planet.bayesian_layers.distributions.arguments.numbers import plain
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")

@@ -11,8 +11,8 @@ import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
 from bayes_planet.bayesian_layers.distributions import constraints, initializers, regularizers
+from bayes_planet.bayesian_layers.distributions.arguments.numbers import positive_integer
 from bayes_planet.bayesian_layers.distributions.function_values import FunctionValues
-from bayes_planet.bayesian_layers.distributions.numbers import positive_integer
 from bayes_planet.bayesian_layers.distributions.trainable import TrainableDistribution
 from bayes_planet.bayesian_layers.distributions.triangular_normal import FunctionKLDivergence
 from bayes_planet.bayesian_layers.layers.variational_layer import VariationalLayer, WeightAttribute

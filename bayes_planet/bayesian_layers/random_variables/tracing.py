@@ -30,7 +30,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from bayes_planet.bayesian_layers.distributions.suggestions import did_you_mean
+from bayes_planet.bayesian_layers.distributions.arguments.suggestions import did_you_mean
 
 Tracer = Callable[..., Any]
 """Called as `tracer(create, *args, **kwargs)`; returns what takes the place of `create(*args, **kwargs)`."""

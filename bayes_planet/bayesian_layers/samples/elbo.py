@@ -15,9 +15,9 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from bayes_planet.bayesian_layers.distributions.kl_divergence import KLDivergence
-from bayes_planet.bayesian_layers.distributions.kl_scale import KLScale
-from bayes_planet.bayesian_layers.distributions.numbers import is_number, positive_integer
+from bayes_planet.bayesian_layers.distributions.arguments.numbers import is_number, positive_integer
+from bayes_planet.bayesian_layers.distributions.kl.kl_divergence import KLDivergence
+from bayes_planet.bayesian_layers.distributions.kl.kl_scale import KLScale
 from bayes_planet.bayesian_layers.layers.variational_layer import VariationalLayer
 from bayes_planet.bayesian_layers.samples.module_walk import modules_in
 from bayes_planet.bayesian_layers.samples.weight_kl import weight_kl

@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from bayes_planet.bayesian_layers.distributions.numbers import positive_integer
+from bayes_planet.bayesian_layers.distributions.arguments.numbers import positive_integer
 from bayes_planet.bayesian_layers.layers.variational_layer import VariationalLayer
 from bayes_planet.bayesian_layers.samples.module_walk import modules_in
 from bayes_planet.bayesian_layers.samples.seeds import as_seed, fold

@@ -11,7 +11,7 @@ import numpy as np
 import yaml
 
 from bayes_planet.config import Config, presets
-from bayes_planet.files.json_files import MOST_LINES_BYTES, JsonFileError, parse_json
+from bayes_planet.files.json_files import JsonFileError, read_rows
 from bayes_planet.files.plain import read_plain
 from bayes_planet.files.yaml_text import MOST_BYTES, check_yaml
 
@@ -142,7 +142,7 @@ def read_runs(paths: Iterable[Path | str]) -> list[Run]:
 def _read(path: Path, name: str) -> Run:
     _check_is_run(path)
     missing: list[str] = []
-    rows = _read_rows(path / "metrics.jsonl", missing)
+    rows = _rows_of(path / "metrics.jsonl", missing)
     settings, config = _read_config(path / "config.yaml", missing)
     run = Run(path, name, settings, config, rows, missing)
     _look_for_gaps(run, missing)
@@ -165,8 +165,8 @@ def _check_is_run(path: Path) -> None:
     raise RunError(f"{path} {state}. {accepted}")
 
 
-def _read_rows(path: Path, missing: list[str]) -> list[Row]:
-    """As `training.metrics.read_metrics`, but no line is fatal: a page with a gap is better than none."""
+def _rows_of(path: Path, missing: list[str]) -> Sequence[Row]:
+    """No line is fatal: a page with a gap is better than none."""
     if not path.is_file():
         saved = (path.parent / "model.json").is_file()
         missing.append(
@@ -175,26 +175,22 @@ def _read_rows(path: Path, missing: list[str]) -> list[Row]:
             else "There is no metrics.jsonl yet: the run has not finished its first episode."
         )
         return []
+    broken: list[int] = []
+
+    def unreadable(number: int, last: bool, error: JsonFileError) -> None:
+        if last:
+            missing.append(
+                f"The last line of metrics.jsonl (line {number}) is cut short, as when a run is killed while it "
+                "writes; it is left out. Going on with the run mends the file."
+            )
+        else:
+            broken.append(number)
+
     try:
-        lines = read_plain(path, MOST_LINES_BYTES).split(b"\n")
+        rows = read_rows(path, {}, unreadable)
     except OSError as error:
         missing.append(f"metrics.jsonl cannot be read: {error}.")
         return []
-    rows: list[Row] = []
-    broken: list[int] = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            rows.append(parse_json(line, {}, "a JSON object", path.name))
-        except JsonFileError:
-            if number == len(lines):
-                missing.append(
-                    f"The last line of metrics.jsonl (line {number}) is cut short, as when a run is killed while it "
-                    "writes; it is left out. Going on with the run mends the file."
-                )
-            else:
-                broken.append(number)
     if broken:
         shown = ", ".join(map(str, broken[:5])) + (", ..." if len(broken) > 5 else "")
         missing.append(f"{len(broken)} lines of metrics.jsonl are no JSON objects and are left out: {shown}.")

@@ -10,22 +10,35 @@ FILE = "starts.json"
 _ENTRY = {"started": str, "episodes": int, "command": str, "machine": {str: object}}
 
 
-def read_starts(run: Path, missing: list[str] | None = None) -> list[dict[str, Any]]:
-    """The entries of RUN/starts.json, oldest first; empty where there is none that can be read, and `missing` is told
-    why."""
-    path = run / FILE
+def read_entries(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The starts in a starts.json, oldest first, and what its last entry announces if that is no start yet; both empty
+    where there is no file.
+
+    Raises:
+      JsonFileError, OSError: it cannot be read.
+    """
     if not path.exists():
-        return []
+        return [], {}
+    shape = [{"started": str, "changed_from?": {str: object}}]
+    found = read_json(path, shape, "a list of the starts of the run")
+    if found and "changed_from" in found[-1]:
+        return found[:-1], found[-1]["changed_from"]
+    return found, {}
+
+
+def read_starts(run: Path, missing: list[str] | None = None) -> list[dict[str, Any]]:
+    """The starts in RUN/starts.json that say all, oldest first; empty where there is none that can be read, and
+    `missing` is told why."""
+    path = run / FILE
     try:
-        found = read_json(path, [{str: object}], "a list of the starts of the run")
-        entries = [entry for entry in found if set(_ENTRY) <= set(entry)]  # others are announcements
-        for entry in entries:
+        starts = [entry for entry in read_entries(path)[0] if set(_ENTRY) <= set(entry)]
+        for entry in starts:
             check(entry, _ENTRY, f"{path}: an entry")
     except (ValueError, OSError) as error:
         if missing is not None:
             missing.append(f"{FILE} is left out: {error}")
         return []
-    return entries
+    return starts
 
 
 def machine_text(machine: Mapping[str, Any]) -> str:

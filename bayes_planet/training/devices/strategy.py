@@ -5,6 +5,7 @@ import os
 
 import tensorflow as tf
 
+from bayes_planet.config import Config, stages
 from bayes_planet.runs.starts import cores
 from bayes_planet.training.devices.cluster import this_process
 
@@ -84,6 +85,16 @@ def make_strategy(strategy: str = "one_device", device: str = "auto") -> tf.dist
         kind = "CPU" if device == "cpu" or not tf.config.list_logical_devices("GPU") else "GPU"
         return tf.distribute.MirroredStrategy([entry.name for entry in tf.config.list_logical_devices(kind)])
     return tf.distribute.get_strategy()
+
+
+def check_batches(config: Config, strategy: tf.distribute.Strategy) -> None:
+    """Raises DeviceError where the batches of one of the run's stages cannot be shared out among the replicas."""
+    replicas = strategy.num_replicas_in_sync
+    for _, stage in stages.configurations(config):
+        if stage.train.batch_size % replicas:
+            raise DeviceError(
+                f"train.batch_size is {stage.train.batch_size}. Accepted: a multiple of the {replicas} replicas."
+            )
 
 
 def uses_xla(setting: str) -> bool:

@@ -1,1 +1,1 @@
-"""A trained agent to a folder and back: saved models, the best one, packed runs."""
+"""A trained agent to a folder and back: checkpoints of a run, saved models, and the best one."""

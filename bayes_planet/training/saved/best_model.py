@@ -6,13 +6,13 @@ from bayes_planet.evaluation.score import Score
 from bayes_planet.replay.files import recover_folder
 from bayes_planet.runs.checkpoints import CheckpointError
 from bayes_planet.runs.run_directory import RunDirectory
-from bayes_planet.training.learner import Learner
+from bayes_planet.training.build import Agent
 from bayes_planet.training.saved import saved_model
 
 
 def keep_best(
     directory: RunDirectory,
-    learner: Learner,
+    agent: Agent,
     score: Score,
     progress: saved_model.Progress,
     note: Callable[[str], None],
@@ -35,6 +35,6 @@ def keep_best(
             return
         evaluation = {"return_mean": score.mean, "returns": list(score.returns)}
         config = directory.read_config()
-        saved_model.save(best.path, config, learner, spaces, progress, optimizer=False, evaluation=evaluation)
+        saved_model.save(best.path, config, agent, spaces, progress, optimizer=False, evaluation=evaluation)
     except (CheckpointError, OSError, ValueError) as error:
         note(f"The best model so far could not be saved in {best.path}, training goes on: {error}")

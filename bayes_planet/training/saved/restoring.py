@@ -1,4 +1,4 @@
-"""From a folder, of a run or of a saved model, to the parts of its agent as the newest checkpoint has them."""
+"""From a folder, of a run or of a saved model, to its agent as the newest checkpoint has it."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,10 +10,8 @@ from bayes_planet.config import Config
 from bayes_planet.files.json_files import JsonFileError
 from bayes_planet.runs.checkpoints import CheckpointError, Checkpoints
 from bayes_planet.runs.run_directory import RunDirectory, RunDirectoryError
-from bayes_planet.training.build import Parts, build
-from bayes_planet.training.learner import Learner
+from bayes_planet.training.build import Agent, build
 from bayes_planet.training.world_models import WorldModelError
-from bayes_planet.world_model import WorldModel
 from bayes_planet.world_model.interface import WorldModelFactory
 
 COUNTERS = {
@@ -43,7 +41,7 @@ def restored(
     *,
     optimizer: bool = False,
     required: bool = True,
-) -> Parts:
+) -> Agent:
     """Builds an agent and loads the newest checkpoint that works. Nothing in the folder changes.
 
     Call `devices.prepare_devices` before, where the process has not chosen its devices.
@@ -63,28 +61,30 @@ def restored(
     """
     directory.check_spaces(spaces.observation_space, spaces.action_space)
     config = directory.read_config() if config is None else config
-    parts = build(config, spaces.observation_space, spaces.action_space, strategy, world_model)
+    agent = build(config, spaces.observation_space, spaces.action_space, strategy, world_model)
     optimizer = optimizer and (directory.saved_model() or {}).get("optimizer", True)
-    found = checkpoints(directory.checkpoints, parts.learner, optimizer).restore(partial=True)
-    if found is not None and parts.learner.average is not None and not optimizer:
-        parts.learner.average.restart()
+    found = checkpoints(directory.checkpoints, agent, optimizer).restore(partial=True)
+    if found is not None and agent.learner.average is not None and not optimizer:
+        agent.learner.average.restart()
     if found is None and required:
         raise RunDirectoryError(f"{directory.path} has no checkpoint yet. The first comes with the first updates.")
-    return parts
+    return agent
 
 
 def checkpoints(
-    folder: Path, learner: Learner, optimizer: bool = True, *, keep: int = 1, acting: WorldModel | None = None
+    folder: Path, agent: Agent, optimizer: bool = True, *, keep: int = 1, frozen: bool = False
 ) -> Checkpoints:
     """The checkpoints in a folder, of a run or of a saved model, which may lack the optimizer.
 
-    `acting` is the copy of the world model that collects during updates; a checkpoint with or without it will do.
+    With `frozen` those of a run, which hold the weights that collect during updates too, where the agent has such; a
+    checkpoint with or without them will do.
     """
-    trackables: dict[str, Any] = {"model": learner.world_model, "updates": learner.updates}
+    learner = agent.learner
+    trackables: dict[str, Any] = {"model": agent.world_model, "updates": learner.updates}
     if optimizer:
         trackables["optimizer"] = learner.optimizer
         if learner.average is not None:
-            trackables["trained"] = learner.trained
-    if acting is not None:
-        trackables["acting"] = acting
+            trackables["trained"] = agent.trained
+    if frozen and agent.frozen is not None:
+        trackables["acting"] = agent.frozen.planner.world_model
     return Checkpoints(folder, keep, ["acting"], COUNTERS, **trackables)

@@ -17,7 +17,7 @@ from bayes_planet.replay.files import replacing_folder
 from bayes_planet.runs.run_directory import RunDirectory, RunDirectoryError
 from bayes_planet.runs.spaces import encode
 from bayes_planet.runs.starts import versions
-from bayes_planet.training.learner import Learner
+from bayes_planet.training.build import Agent
 from bayes_planet.training.saved.restoring import checkpoints
 
 FORMAT = 1
@@ -27,7 +27,7 @@ Progress = dict[str, int]
 def save(
     path: Path,
     config: Config,
-    learner: Learner,
+    agent: Agent,
     spaces: tuple[gymnasium.spaces.Dict, gymnasium.spaces.Box],
     progress: Progress,
     optimizer: bool = True,
@@ -60,7 +60,7 @@ def save(
         write_atomically(new.model_file, json.dumps(described, indent=1).encode() + b"\n")
         for name, data in files.items():
             write_atomically(temporary / name, data)
-        checkpoints(new.checkpoints, learner, optimizer).save({"updates": progress["updates"], "evaluated_at": -1})
+        checkpoints(new.checkpoints, agent, optimizer).save({"updates": progress["updates"], "evaluated_at": -1})
     return path
 
 

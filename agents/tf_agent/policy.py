@@ -9,7 +9,7 @@ from tf_agents.trajectories import policy_step
 from tf_agents.trajectories import time_step as ts
 from tf_agents.typing import types
 
-from bayes_planet.agents import specs
+from bayes_planet.agents.tf_agent import specs
 from bayes_planet.planning import Actor, Plan
 from bayes_planet.planning.actor import ActorState
 from bayes_planet.world_model import State

@@ -16,7 +16,7 @@ from bayes_planet.config import EnvConfig
 from bayes_planet.envs import rendering
 from bayes_planet.envs.errors import NoGLError, UnknownTaskError, UnsupportedSpaceError
 from bayes_planet.envs.images import IMAGE
-from bayes_planet.envs.tasks import ModuleTask, registered, unknown_task
+from bayes_planet.envs.sources.tasks import ModuleTask, registered, unknown_task
 
 OF_A_FACTORY = "the environment of your factory"
 _MUJOCO_MODULE = "gymnasium.envs.mujoco"
@@ -83,7 +83,7 @@ def from_factory(factory: Callable[..., Any], config: EnvConfig, name: str = OF_
         _choose_camera(env, config, of_class(name, env))
         return env
     if "dm_env" in sys.modules and isinstance(env, sys.modules["dm_env"].Environment):
-        from bayes_planet.envs.dm_environment import DmEnvironment
+        from bayes_planet.envs.sources.dm_environment import DmEnvironment
 
         return DmEnvironment(env, config.image_size, config.camera)
     called = "The environment factory" if name == OF_A_FACTORY else f"env.name is {name!r}, which"

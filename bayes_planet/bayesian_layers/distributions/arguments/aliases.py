@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import tensorflow as tf
 
-from bayes_planet.bayesian_layers.distributions.suggestions import did_you_mean
+from bayes_planet.bayesian_layers.distributions.arguments.suggestions import did_you_mean
 
 Class = TypeVar("Class", bound=type)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from bayes_planet.bayesian_layers.distributions.numbers import is_number, plain
+from bayes_planet.bayesian_layers.distributions.arguments.numbers import is_number, plain
 from bayes_planet.bayesian_layers.samples import nested
 
 _lock = threading.Lock()

@@ -7,8 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from bayes_planet.bayesian_layers.layers.flipout import flipped_project
-from bayes_planet.bayesian_layers.layers.projection import project
+from bayes_planet.bayesian_layers.layers.products.flipout import flipped_project
+from bayes_planet.bayesian_layers.layers.products.projection import project
 
 
 class GatedProduct:

@@ -10,12 +10,14 @@ from tf_agents.trajectories import trajectory
 from tf_agents.typing import types
 
 from bayes_planet import arguments
-from bayes_planet.agents import specs
-from bayes_planet.agents.policy import BayesPlanetPolicy
-from bayes_planet.agents.sequences import model_batch
+from bayes_planet.agents.tf_agent import specs
+from bayes_planet.agents.tf_agent.policy import BayesPlanetPolicy
+from bayes_planet.agents.tf_agent.sequences import model_batch
+from bayes_planet.behaviour.learning import loss_and_gradients
 from bayes_planet.config import Config
 from bayes_planet.runs.seeds import Stream, seed_words
 from bayes_planet.training.build import build
+from bayes_planet.training.learner import belief_metrics
 from bayes_planet.world_model import WorldModel
 
 
@@ -71,25 +73,25 @@ class BayesPlanetAgent(tf_agent.TFAgent):
         if num_data is not None:
             num_data = arguments.whole("num_data", num_data, 1, accepted="1 or more time steps")
         config = dataclasses.replace(config, train=dataclasses.replace(config.train, average_decay=0.0))
-        parts = build(config, specs.observation_space(time_step_spec), specs.action_space(action_spec))
-        with parts.learner.strategy.scope():
+        agent = build(config, specs.observation_space(time_step_spec), specs.action_space(action_spec))
+        with agent.learner.strategy.scope():
             if train_step_counter is None:
                 train_step_counter = _counter(0, "train_step")
             num_data_variable = _counter(num_data or 1, "num_data")
         super().__init__(
             time_step_spec,
             action_spec,
-            policy=BayesPlanetPolicy(time_step_spec, action_spec, parts.actor),
-            collect_policy=BayesPlanetPolicy(time_step_spec, action_spec, parts.actor, config.train.exploration_noise),
+            policy=BayesPlanetPolicy(time_step_spec, action_spec, agent.actor),
+            collect_policy=BayesPlanetPolicy(time_step_spec, action_spec, agent.actor, config.train.exploration_noise),
             train_sequence_length=train_sequence_length,
             train_step_counter=train_step_counter,
         )
         self.num_data = num_data_variable
         self._config = config
-        self._learner = parts.learner
-        self._world_model = parts.world_model
+        self._learner = agent.learner
+        self._world_model = agent.world_model
         # The learner is no tf.Module, so checkpoints find the optimizer here.
-        self._optimizer = parts.learner.optimizer
+        self._optimizer = agent.learner.optimizer
 
     @property
     def config(self) -> Config:
@@ -118,13 +120,8 @@ class BayesPlanetAgent(tf_agent.TFAgent):
             )
         )
         share = 1.0 / context.num_replicas_in_sync
-        weight_kl = self._world_model.weight_kl()
-        if weight_kl:
-            metrics["weight_kl/total"] = share * tf.add_n(list(weight_kl.values()))
-            metrics["weight_kl/scale"] = share * kl_scale
-            metrics.update({f"weight_kl/{layer}": share * value for layer, value in weight_kl.items()})
-            stddev = self._world_model.weight_stddev()
-            metrics.update({f"weight_stddev/{layer}": share * value for layer, value in stddev.items()})
+        belief = belief_metrics(self._world_model, kl_scale)
+        metrics.update({name: share * value for name, value in belief.items()})
         metrics["valid_steps"] = valid_steps
         self.train_step_counter.assign_add(1)
         return tf_agent.LossInfo(metrics["loss/total"], metrics)
@@ -140,7 +137,9 @@ class BayesPlanetAgent(tf_agent.TFAgent):
         context = self._replica_context()
         batch, valid_steps = self._batch(experience, weights)
         seed, weight_seed = self._learner_seeds(context)
-        terms = self._world_model.loss(
+        terms, _ = loss_and_gradients(
+            self._world_model,
+            self._learner.variables,
             batch,
             seed=seed,
             weight_seed=weight_seed,

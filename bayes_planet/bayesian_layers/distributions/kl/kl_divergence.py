@@ -11,10 +11,10 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from bayes_planet.bayesian_layers.distributions.aliases import REGULARIZERS
-from bayes_planet.bayesian_layers.distributions.kl_scale import as_scale, scale_config, scaled
-from bayes_planet.bayesian_layers.distributions.numbers import is_number, plain
-from bayes_planet.bayesian_layers.distributions.quadrature import divergence_by_quadrature, is_joint_normal
+from bayes_planet.bayesian_layers.distributions.arguments.aliases import REGULARIZERS
+from bayes_planet.bayesian_layers.distributions.arguments.numbers import is_number, plain
+from bayes_planet.bayesian_layers.distributions.kl.kl_scale import as_scale, scale_config, scaled
+from bayes_planet.bayesian_layers.distributions.kl.quadrature import divergence_by_quadrature, is_joint_normal
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
 
 

@@ -6,7 +6,7 @@ from tf_agents.trajectories import policy_step
 from tf_agents.trajectories import time_step as ts
 from tf_agents.typing import types
 
-from bayes_planet.agents.policy import EMPTY_STATE, BayesPlanetPolicy
+from bayes_planet.agents.tf_agent.policy import EMPTY_STATE, BayesPlanetPolicy
 
 
 class SeededPolicy(tf_policy.TFPolicy):

@@ -3,7 +3,7 @@
 import tensorflow as tf
 from tf_agents.trajectories import trajectory
 
-from bayes_planet.agents import specs
+from bayes_planet.agents.tf_agent import specs
 
 
 def model_batch(experience: trajectory.Trajectory) -> dict[str, tf.Tensor]:

@@ -14,7 +14,7 @@ from dm_control.rl.control import PhysicsError
 
 from bayes_planet.envs import rendering
 from bayes_planet.envs.errors import NonFiniteError
-from bayes_planet.envs.tasks import DmControlTask
+from bayes_planet.envs.sources.tasks import DmControlTask
 
 _MODEL_SEED = 0  # lqr draws its springs when it is loaded; every process must get the same ones
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from bayes_planet.bayesian_layers.layers.projection import project
+from bayes_planet.bayesian_layers.layers.products.projection import project
 from bayes_planet.bayesian_layers.layers.variational_layer import VariationalLayer
 from bayes_planet.bayesian_layers.samples.mesh_scope import random_bits
 from bayes_planet.bayesian_layers.samples.seeds import as_seed, fold, split

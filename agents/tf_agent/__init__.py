@@ -1,0 +1,1 @@
+"""The TF-Agents face: the agent, its policies, environments and trajectories."""

@@ -1,0 +1,1 @@
+"""Products of inputs and random weights: per sample, with flipped signs, with gates side by side."""

@@ -1,0 +1,91 @@
+"""What an agent learns in an update: world model, value and actor, each by a loss and with variables of its own."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from bayes_planet.behaviour.actor_loss import actor_terms, imagine_behaviour
+from bayes_planet.behaviour.model import BehaviourModel
+from bayes_planet.behaviour.value_loss import imagined_value_nll, value_terms
+from bayes_planet.world_model.world_model import LossTerms, Seen, WorldModel
+
+
+def loss_and_gradients(
+    model: WorldModel,
+    variables: Sequence[tf.Variable],
+    batch: Mapping[str, tf.Tensor],
+    *,
+    seed: tf.Tensor,
+    valid_steps: tf.Tensor | None = None,
+    replicas: int = 1,
+    **options: Any,
+) -> tuple[LossTerms, list[tf.Tensor]]:
+    """The sum of all losses with what is to be logged, and for each variable the gradient of its own loss.
+
+    Args:
+      model: what `BehaviourModel` adds has its own losses. Any other model learns by its `loss` alone.
+      variables: the model's trainable ones, or some of them.
+      batch, seed, valid_steps, replicas: as of `WorldModel.loss`. With `model.value` the batch has 'is_terminal' too.
+      **options: `weight_seed`, `num_data` and `weight_kl_scale` of it.
+    """
+    behaves = isinstance(model, BehaviourModel) and model.config.model.value
+    if behaves and "is_terminal" not in batch:
+        raise ValueError(f"The batch has {sorted(batch)}. Accepted with model.value: also is_terminal.")
+    with tf.GradientTape() as tape:
+        terms = model.loss(batch, seed=seed, valid_steps=valid_steps, replicas=replicas, **options)
+    gradients = tape.gradient(terms.total, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+    if not behaves or terms.seen is None:
+        return terms, gradients
+    if model.config.model.policy:
+        fold = tf.random.experimental.stateless_fold_in
+        added, own = _in_imagination(model, terms.seen, fold(seed, 5), replicas)
+    else:
+        added, own = _from_replay(model, batch, terms.seen, valid_steps)
+    total = terms.total + added.total
+    metrics = {**terms.metrics, **added.metrics, "loss/total": total}
+    return LossTerms(total, metrics), [
+        own.get(id(variable), gradient) for variable, gradient in zip(variables, gradients, strict=True)
+    ]
+
+
+def _in_imagination(
+    model: BehaviourModel, seen: Seen, seed: tf.Tensor, replicas: int
+) -> tuple[LossTerms, dict[int, tf.Tensor]]:
+    """The actor learns by the gradient of what it earns in imagination, the value what that is."""
+    actor_variables = list(model.require_policy().trainable_variables)
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(actor_variables)
+        imagined = imagine_behaviour(model, seen.posterior, seen.weights, seed)
+        actor = actor_terms(model, imagined, seen.reward_error)
+        loss = actor.loss / replicas
+    own = _gradients(tape, loss, actor_variables)
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(model.value_variables)
+        value = imagined_value_nll(model, imagined)
+        total = model.config.loss.reward_scale * value / replicas
+    own |= _gradients(tape, total, model.value_variables)
+    metrics = {"loss/value": value, "policy/reward": actor.earned, "policy/stddev": actor.stddev}
+    if actor.uncertainty is not None:
+        metrics["policy/uncertainty"] = actor.uncertainty
+    return LossTerms(total, {name: each / replicas for name, each in metrics.items()}), own
+
+
+def _from_replay(
+    model: BehaviourModel, batch: Mapping[str, tf.Tensor], seen: Seen, valid_steps: tf.Tensor | None
+) -> tuple[LossTerms, dict[int, tf.Tensor]]:
+    """Without an actor the value learns what the behaviour in the replay has earned."""
+    scales = model.config.loss
+    valid_steps = tf.reduce_sum(tf.cast(batch["mask"], tf.float32)) if valid_steps is None else valid_steps
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(model.value_variables)
+        learnt = value_terms(model, batch, seen.posterior.features, seen.ahead, valid_steps)
+        total = scales.reward_scale * learnt.value + scales.overshooting_scale * learnt.ahead
+    own = _gradients(tape, total, model.value_variables)
+    return LossTerms(total, {"loss/value": learnt.value}), own
+
+
+def _gradients(tape: tf.GradientTape, loss: tf.Tensor, variables: Sequence[tf.Variable]) -> dict[int, tf.Tensor]:
+    """By the variable's id; zeros where the loss does not depend on it."""
+    found = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+    return {id(variable): gradient for variable, gradient in zip(variables, found, strict=True)}

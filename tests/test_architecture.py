@@ -48,7 +48,8 @@ MAY_IMPORT = {
     "training": {*_LIBRARY, "collecting", "evaluation"},
     "agents": {*_LIBRARY, "collecting", "evaluation", "training"},
     "commands": {*_LIBRARY, "configs", "collecting", "evaluation", "training", "agents"},
-    "cli": {"files", "config", "commands"},
+    "sweeps": {"files", "config", "runs", "training", "commands"},
+    "cli": {"files", "config", "commands", "sweeps"},
     "__main__": {"cli"},
 }
 LIBRARIES = {

@@ -50,7 +50,9 @@ def sweep(options: argparse.Namespace, main: Main) -> int:
         return 0
     with _locked(folder):
         left = [point for point in wanted if not is_done(point, folder / point.name)]
-        console.print(f"{len(wanted)} runs in {folder}, {len(wanted) - len(left)} done.", highlight=False)
+        console.print(
+            f"{len(wanted)} run{'s' * (len(wanted) > 1)} in {folder}, {len(wanted) - len(left)} done.", highlight=False
+        )
         if left:
             jobs = [job(point, folder, options.device) for point in left]
             with _interruptible():
@@ -151,7 +153,7 @@ def _extra(name: str, package: str) -> Iterator[None]:
         if error.name != package:
             raise
         raise UserError(
-            f"--{name} needs {package}, which is not installed. Install bayes_planet[{name}], or `pip install {package}`."
+            f"--{name} needs {package}, which is not there. Install bayes_planet[{name}] or `pip install {package}`."
         ) from error
 
 

@@ -115,7 +115,7 @@ class Local:
             env=self._environment(place),
             # A session of its own: the terminal's Ctrl-C would be the first of two signals, and the second one kills.
             start_new_session=True,
-            preexec_fn=prepare,  # noqa: PLW1509  (this process has no threads of its own)
+            preexec_fn=prepare,  # this process has no threads of its own
         )
         return _Process(job, process, place, time.monotonic(), files, output)
 

@@ -61,7 +61,10 @@ class Watch(NamedTuple):
     passed: Callable[[set[str]], None] = lambda running: None
 
 
-def run_all(jobs: Sequence[Job], engine: Engine, retries: int = 0, watch: Watch = Watch()) -> list[str]:
+UNWATCHED = Watch()
+
+
+def run_all(jobs: Sequence[Job], engine: Engine, retries: int = 0, watch: Watch = UNWATCHED) -> list[str]:
     """Does all of it. Whatever ends this, Ctrl-C too, stops the engine first.
 
     A job that ends with another code than 0 is tried again, at the end of the queue, up to `retries` times; not one

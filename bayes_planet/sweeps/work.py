@@ -17,7 +17,7 @@ Main = Callable[[Sequence[str]], int]
 
 
 def work(main: Main, job: Job) -> int:
-    """Does a job in this process. Returns its exit code; 75 where a signal came before the command took care of them."""
+    """Does a job in this process. Returns its exit code: 75 where a signal came before the command minds them."""
     sys.argv = ["bayes-planet", *job.arguments]  # what the run notes as the command that made it
     with _output_to(job.log), _stoppable():
         try:

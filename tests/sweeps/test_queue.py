@@ -102,7 +102,9 @@ def test_an_end_ends_the_processes(tmp_path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a process learns of the end of its parent on Linux alone")
 def test_a_killed_sweep_ends_its_processes_by_the_signal_that_saves(tmp_path):
-    saves = f"import signal, sys\nsignal.signal(15, lambda *a: (open(sys.argv[1] + '.saved', 'w'), sys.exit(75)))\n{WAITS}"
+    saves = (
+        f"import signal, sys\nsignal.signal(15, lambda *a: (open(sys.argv[1] + '.saved', 'w'), sys.exit(75)))\n{WAITS}"
+    )
     program = f"""
 import sys
 from pathlib import Path

@@ -61,7 +61,7 @@ LIBRARIES = {
 LIBRARIES_WHEN_CALLED = {"bayesian_layers.evaluation.picture": {"matplotlib"}}
 TENSORFLOW = {"tensorflow", "tensorflow_probability", "tf_keras", "tf_agents", "keras", "tensorboard"}
 NO_TENSORFLOW = ("", "arguments", "files", "config", "config.presets", "config.stages", "configs", "envs", "envs.worker", "envs.control_suite", "replay",
-                 "runs.metrics", "runs.run_directory", "runs.seeds", "runs.spaces", "runs.starts", "cli")  # fmt: skip
+                 "runs.metrics", "runs.run_directory", "runs.seeds", "runs.spaces", "runs.starts", "runs.tracking", "cli")  # fmt: skip
 LINES = 400
 CIRCLES = {  # by annotations and imports inside functions alone; to be mended, and nothing is added here
     (

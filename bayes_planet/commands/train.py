@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -18,6 +18,7 @@ from bayes_planet.files.json_files import JsonFileError
 from bayes_planet.files.writing import is_disk_full
 from bayes_planet.replay.store import EpisodeLayoutError
 from bayes_planet.runs.run_directory import RunDirectory, RunDirectoryError
+from bayes_planet.runs.tracking import tracked
 from bayes_planet.training.devices.cluster import ClusterError, Process, this_process
 from bayes_planet.training.interruption import EXIT_INTERRUPTED, Interruption
 from bayes_planet.training.schedule import Counters
@@ -125,7 +126,7 @@ def _train(
             environments,
             # A follower ends with the chief. If it were an update ahead the chief could not finish its own, and save.
             should_stop=lambda: interruption.requested and process.chief,
-            events=Events(display.progress, display.row, display.note),
+            events=Events(display.progress, display.row, display.note, saved=saved),
         )
         with contextlib.closing(trainer):
             with user_errors(CheckpointError, RunDirectoryError):
@@ -141,7 +142,15 @@ def _train(
                 trainer.run()
         return trainer.counters, trainer.stage_over
 
-    with _disk_errors(directory), user_errors(EpisodeLayoutError, MetricsFileError, JsonFileError):
+    def note(text: str) -> None:
+        console.print(text, markup=False, highlight=False)
+
+    with (
+        _disk_errors(directory),
+        user_errors(EpisodeLayoutError, MetricsFileError, JsonFileError),
+        tracked(directory, config, note) if process.chief else contextlib.nullcontext() as tracking,
+    ):
+        saved = tracking.saved if tracking is not None else lambda rows: None
         try:
             done, stage_over = work(config)
             while stage_over:
@@ -168,9 +177,23 @@ def _train(
             if "train.sequence_length" in str(error):
                 raise UserError(str(error)) from error
             raise
+        if tracking is not None:
+            _write_report(directory, note)
+            tracking.close(finished=True)
     console.print(f"Done: {done.episodes} episodes, {done.updates} updates.", highlight=False)
     print_summary(console, directory.metrics)
     return 0
+
+
+def _write_report(directory: RunDirectory, note: Callable[[str], None]) -> None:
+    """The page of a run that a tracker gets. A run that has come to its end has done so, whatever becomes of the page."""
+    from bayes_planet.evaluation import analysis
+    from bayes_planet.report import report
+
+    try:
+        report([directory.path], directory.path / "report.html", load_analysis=analysis.load)
+    except Exception as error:
+        note(f"warning: report.html could not be written, so the tracker does not get it: {reason(error)}.")
 
 
 @contextlib.contextmanager

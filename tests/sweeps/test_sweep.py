@@ -17,7 +17,7 @@ from bayes_planet import cli
 from bayes_planet.commands.errors import EXIT_BAD_INPUT
 from bayes_planet.runs.metrics import read_metrics
 from bayes_planet.sweeps.points import points
-from bayes_planet.sweeps.state import is_done, is_locked, record, standing
+from bayes_planet.sweeps.state import is_done, record, standing
 from bayes_planet.training.interruption import EXIT_INTERRUPTED
 
 ITEMS = ("state", "debug", "env=pendulum,cartpole_swingup", "method=planet,bayes_planet", "seed=0,1")

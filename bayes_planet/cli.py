@@ -232,7 +232,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         for item in given:
             _require_text(item)
-        return _run(parser().parse_args(given))
+        top = parser()
+        if "_ARGCOMPLETE" in os.environ:  # a shell asks what could follow
+            from bayes_planet.completion import complete
+
+            complete(top)
+        return _run(top.parse_args(given))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.code

@@ -49,7 +49,8 @@ MAY_IMPORT = {
     "agents": {*_LIBRARY, "collecting", "evaluation", "training"},
     "commands": {*_LIBRARY, "configs", "collecting", "evaluation", "training", "agents"},
     "sweeps": {"files", "config", "runs", "training", "commands"},
-    "cli": {"files", "config", "commands", "sweeps"},
+    "completion": {"config", "commands", "sweeps"},
+    "cli": {"files", "config", "commands", "sweeps", "completion"},
     "__main__": {"cli"},
 }
 LIBRARIES = {

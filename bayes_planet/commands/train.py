@@ -186,7 +186,7 @@ def _train(
 
 
 def _write_report(directory: RunDirectory, note: Callable[[str], None]) -> None:
-    """The page of a run that a tracker gets. A run that has come to its end has done so, whatever becomes of the page."""
+    """The page of a finished run that a tracker gets; the run is finished whatever becomes of the page."""
     from bayes_planet.evaluation import analysis
     from bayes_planet.report import report
 

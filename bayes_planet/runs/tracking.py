@@ -113,7 +113,8 @@ class _Mlflow:
         return int(max(rows, default=-1)) + 1
 
     def row(self, index: int, row: Row) -> None:
-        milliseconds = int(datetime.datetime.fromisoformat(row["wall_clock"]).timestamp() * 1000)
+        # Equal points are one to MLflow's database, and rows of one second may have equal values.
+        milliseconds = int(datetime.datetime.fromisoformat(row["wall_clock"]).timestamp() * 1000) + index % 1000
         numbers = {key: float(value) for key, value in row.items() if isinstance(value, int | float)}
         numbers["row"] = float(index)  # last: where it is, all of the row is
         step = int(row["env_steps"])

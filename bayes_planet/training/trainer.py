@@ -224,15 +224,13 @@ class Trainer:
         self._saved_at = time.monotonic()
         try:
             # First the metrics, or a power cut takes rows that the checkpoint says were written.
-            mark = self.metrics.mark()
-            counted = {"metrics": mark, **{key: getattr(self._collector, key) for key in COUNTED}}
-            counters = as_saved(self.config, self.counters)
-            self.checkpoints.save({**counters, **counted, "snapshot_at": self._snapshot_at})
+            counted = {"metrics": self.metrics.mark(), **{key: getattr(self._collector, key) for key in COUNTED}}
+            self.checkpoints.save({**as_saved(self.config, self.counters), **counted, "snapshot_at": self._snapshot_at})
         except (CheckpointError, OSError) as error:
             self._events.note(f"The checkpoint could not be saved, the older ones are untouched: {error}")
             return error
         self._saved_updates = self.counters.updates
-        self._events.saved(mark["rows"])
+        self._events.saved(counted["metrics"]["rows"])
         return None
 
     def _collect(self) -> None:

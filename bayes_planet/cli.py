@@ -1,4 +1,4 @@
-"""The command line: `bayes-planet train | evaluate | analyse | report | export | configs | install`."""
+"""The command line: `bayes-planet train | sweep | evaluate | analyse | report | export | configs | install`."""
 
 import os
 import sys
@@ -20,7 +20,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         for item in given:
             require_text(item)
-        return _run(parser().parse_args(given))
+        top = parser()
+        if "_ARGCOMPLETE" in os.environ:  # a shell asks what could follow
+            from bayes_planet.completion import complete
+
+            complete(top)
+        return _run(top.parse_args(given))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.code
@@ -44,6 +49,10 @@ def _run(options: "argparse.Namespace") -> int:
         from bayes_planet.commands.configs import configs
 
         return configs(options.presets, options.reference)
+    if options.command == "sweep":
+        from bayes_planet.sweeps.command import sweep
+
+        return sweep(options, main)
     if options.command == "install":
         from bayes_planet.commands.install import install
 

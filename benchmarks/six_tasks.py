@@ -4,7 +4,7 @@
     python -m benchmarks.six_tasks keep --runs FOLDER --out results/six_tasks/NAME
     python -m benchmarks.six_tasks table results/six_tasks [--env-steps 100000] [--compare NAME NAME]
 
-`run` trains FOLDER/TASK_seedN for every task and seed, each a run like others in a process of its own, then plays 30
+`run` trains FOLDER/TASK_seedN for every task and seed with the queue of `bayes-planet sweep`, then plays 30
 fresh noise-free episodes with its last agent. The same command goes on with what is not done; to add tasks, seeds or
 episodes, name them. A run knows the commit it was made at, so give it a clone that does not change.
 
@@ -26,8 +26,11 @@ from typing import Any
 from bayes_planet.config import presets
 from bayes_planet.report.reading.runs import Run, RunError, read_runs
 from bayes_planet.report.reading.starts import machine_text, read_starts
+from bayes_planet.sweeps.command import job
+from bayes_planet.sweeps.local import Local
+from bayes_planet.sweeps.points import Point, points
+from bayes_planet.sweeps.queue import Job, Watch, run_all
 from benchmarks.published_scores import TASKS
-from benchmarks.run_queue import Command, Work, run_all
 from benchmarks.score_table import figure, page
 
 FINAL = "final.json"
@@ -35,22 +38,47 @@ FINAL_EPISODES = 30
 MADE = "made_by.json"
 
 
-def works(runs: Path, config: Sequence[str], tasks: Sequence[str], seeds: Sequence[int], episodes: int) -> list[Work]:
-    """What is left to do: training, and the episodes of the last agent; seed by seed, so that a table fills evenly."""
+def wanted(config: Sequence[str], tasks: Sequence[str], seeds: Sequence[int], episodes: int) -> list[Point]:
+    """The runs, TASK_seedN each; seed by seed, so that a table fills evenly.
+
+    Raises:
+      ConfigError: a preset or setting that is unknown or wrong.
+    """
     found = []
     for seed in seeds:
         for task in tasks:
-            folder = runs / f"{task}_seed{seed}"
-            settings = [*(each for each in config if "=" in each), f"seed={seed}", f"train.episodes={episodes}"]
-            stack = [*(each for each in config if "=" not in each), task]
-            presets.load(stack, settings)  # a typo is an error here, not in each of the runs
-            program = [sys.executable, "-m", "bayes_planet.cli"]
-            train = [*program, "train", "--logdir", str(folder), "--config", *stack, *settings]
-            final = [*program, "evaluate", str(folder), "--episodes", str(FINAL_EPISODES), "--json"]
-            if not _done(folder, episodes):
-                commands = [Command(train), Command(final, folder / FINAL)]
-                found.append(Work(folder.name, commands, runs / "logs" / f"{folder.name}.log"))
+            (point,) = points([*config, task, f"seed={seed}", f"train.episodes={episodes}"])
+            found.append(point._replace(name=f"{task}_seed{seed}"))
     return found
+
+
+def left(runs: Path, found: Sequence[Point], episodes: int) -> tuple[list[Job], list[Job]]:
+    """What is left to do: training, and the episodes of the last agents."""
+    undone = [point for point in found if not _done(runs / point.name, episodes)]
+    training = [job(point, runs) for point in undone]
+    final = []
+    for point in undone:
+        folder = runs / point.name
+        arguments = ("evaluate", str(folder), "--episodes", str(FINAL_EPISODES), "--json")
+        final.append(Job(point.name, arguments, folder / "logs" / "final.log", folder, folder / FINAL))
+    return training, final
+
+
+def run(training: Sequence[Job], final: Sequence[Job], at_once: int, retries: int) -> list[str]:
+    """Does it, and returns the names of what failed."""
+
+    def began(job: Job, waiting: int) -> None:
+        print(f"{job.name}: {job.arguments[0]}, {waiting} waiting", flush=True)
+
+    def ended(job: Job, code: int | None, tries: int, again: bool) -> None:
+        words = "done" if code == 0 else f"exit code {code}, see {job.log}{', once more' if again else ''}"
+        print(f"{job.name}: {words}", flush=True)
+
+    watch = Watch(began, ended)
+    failed = run_all(training, Local(at_once, say=print), retries, watch)
+    return failed + run_all(
+        [each for each in final if each.name not in failed], Local(at_once, say=print), retries, watch
+    )
 
 
 def _done(folder: Path, episodes: int) -> bool:
@@ -157,6 +185,9 @@ def _parser() -> argparse.ArgumentParser:
     running.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     running.add_argument("--episodes", type=int, default=100, help="of training (default: 100, so 100,000 env steps)")
     running.add_argument("--at-once", type=int, default=1, help="runs side by side, each with its share of the cores")
+    running.add_argument(
+        "--retries", type=int, default=2, help="how often a run that fails is tried again (default: 2)"
+    )
     keeping = commands.add_parser("keep", help="write the score files of runs")
     keeping.add_argument("--runs", type=Path, required=True)
     keeping.add_argument("--out", type=Path, required=True)
@@ -189,14 +220,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if getattr(options, name) < 1:
             parser.error(f"--{name.replace('_', '-')} is {getattr(options, name)}. Accepted: 1 or more.")
     try:
-        todo = works(options.runs, options.config, options.tasks, options.seeds, options.episodes)
+        found = wanted(options.config, options.tasks, options.seeds, options.episodes)
     except presets.ConfigError as error:
         parser.error(str(error))
+    todo = left(options.runs, found, options.episodes)
     options.runs.mkdir(parents=True, exist_ok=True)
     _note(options.runs)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that either signal ends the runs too
     try:
-        failed = run_all(todo, options.at_once)
+        failed = run(*todo, options.at_once, options.retries)
     except KeyboardInterrupt:
         print("Stopped; the runs have saved. The same command goes on.")
         return 75  # as `bayes-planet train`

@@ -50,7 +50,9 @@ MAY_IMPORT = {
     "training": {*_LIBRARY, "collecting", "evaluation"},
     "agents": {*_LIBRARY, "collecting", "evaluation", "training"},
     "commands": {*_LIBRARY, "configs", "collecting", "evaluation", "training", "agents"},
-    "cli": {"files", "config", "commands"},
+    "sweeps": {"files", "config", "runs", "training", "commands"},
+    "completion": {"config", "commands", "sweeps"},
+    "cli": {"files", "config", "commands", "sweeps", "completion"},
     "__main__": {"cli"},
 }
 LIBRARIES = {
@@ -62,7 +64,8 @@ LIBRARIES = {
 LIBRARIES_WHEN_CALLED = {"bayesian_layers.evaluation.picture": {"matplotlib"}}
 TENSORFLOW = {"tensorflow", "tensorflow_probability", "tf_keras", "tf_agents", "keras", "tensorboard"}
 NO_TENSORFLOW = ("", "arguments", "files", "config", "config.presets", "config.stages", "configs", "envs", "envs.worker", "envs.sources.control_suite", "replay",
-                 "runs.metrics", "runs.run_directory", "runs.seeds", "runs.spaces", "runs.starts", "cli")  # fmt: skip
+                 "runs.metrics", "runs.run_directory", "runs.seeds", "runs.spaces", "runs.starts", "runs.tracking", "cli")  # fmt: skip
+EXTRAS = ("ray", "submitit")
 LINES = 400
 FILES = 14
 # What one reads from the command to the draws of the planner's candidates, each file imported by the one before.
@@ -285,6 +288,8 @@ for name in {names!r}:
     if child == 0:
         try:
             __import__(name)
+        except ModuleNotFoundError as error:  # of an extra that is not installed
+            os._exit(error.name not in {EXTRAS!r})
         except BaseException:
             traceback.print_exc()
             os._exit(1)

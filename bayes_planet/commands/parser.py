@@ -57,6 +57,50 @@ def parser() -> "argparse.ArgumentParser":
         "overrides", nargs="*", metavar="key=value", help="single settings, such as seed=1 train.batch_size=16"
     )
 
+    sweep = commands.add_parser(
+        "sweep",
+        help="train many runs: presets and settings times lists",
+        description="Train one run for each combination of what is listed, in folders of their own. The same command "
+        "goes on with what is not done. Lists are as of Hydra's multirun: seed=0,1,2 seed=range(0,3).",
+    )
+    sweep.add_argument(
+        "items",
+        nargs="+",
+        metavar="ITEM",
+        help="PRESET, or method=PRESET,PRESET (also task=, env=, size=), or key=value,value; such as debug seed=0,1,2 "
+        "env=cheetah_run,walker_walk method=planet,bayes_planet",
+    )
+    sweep.add_argument(
+        "--runs", required=True, type=Path, metavar="FOLDER", help="gets a folder a run; made if missing"
+    )
+    sweep.add_argument(
+        "--retries", type=_count, default=2, metavar="N", help="how often a run that fails is tried again (default: 2)"
+    )
+    sweep.add_argument(
+        "--at-once", type=_count, metavar="N", help="runs at the same time (default: as cores and memory allow)"
+    )
+    sweep.add_argument(
+        "--cores", type=_count, metavar="N", help="cores of a run (default: an equal share with --at-once, else 2)"
+    )
+    sweep.add_argument("--device", default="auto", metavar="NAME", help="as of train (default: auto)")
+    sweep.add_argument(
+        "--slurm",
+        nargs="?",
+        const="",
+        metavar="KEY=VALUE,...",
+        help="as an array of SLURM jobs; options of submitit, such as timeout_min=600,slurm_partition=gpu; "
+        "cluster=local tries it on this machine (extra [slurm])",
+    )
+    sweep.add_argument("--ray", metavar="ADDRESS", help="on a Ray cluster: auto, ray://HOST:PORT, local (extra [ray])")
+    sweep.add_argument(
+        "--ray-gpus",
+        type=float,
+        default=0.0,
+        metavar="N",
+        help="with --ray, GPUs of a run, such as 1 or 0.5 (default: 0)",
+    )
+    sweep.add_argument("--show", action="store_true", help="print the table of runs, and start nothing")
+
     evaluate = commands.add_parser(
         "evaluate",
         help="run a trained agent without noise",
@@ -111,7 +155,9 @@ def parser() -> "argparse.ArgumentParser":
         help="write one HTML page about runs",
         description="Write one self-contained HTML page about a run, or about several, grouped by method and task.",
     )
-    report.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folders of training runs, in any state")
+    report.add_argument(
+        "runs", nargs="+", type=Path, metavar="RUN", help="folders of training runs, in any state, or of a sweep"
+    )
     report.add_argument(
         "--out", type=Path, metavar="FILE", help="the page; default: report.html, in the run if there is one, else here"
     )

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 from bayes_planet.commands.errors import UserError, reason, user_errors
@@ -33,6 +34,14 @@ def report(options: argparse.Namespace) -> int:
         for gap in gaps:
             print(f"  {name}: {gap}")
     return 0
+
+
+def page_of_run(run: Path, note: Callable[[str], None]) -> None:
+    """The page of a run that has ended, in its folder; `note` is told where it cannot be written."""
+    try:
+        write_report([run], run / "report.html", load_analysis=analysis.load)
+    except Exception as error:
+        note(f"warning: report.html could not be written: {reason(error)}.")
 
 
 def _sentence(group: dict) -> str:

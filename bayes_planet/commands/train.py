@@ -15,6 +15,7 @@ from bayes_planet.envs.errors import ENVIRONMENT_ERRORS, START_ERRORS
 from bayes_planet.files.json_files import JsonFileError
 from bayes_planet.replay.store import EpisodeLayoutError
 from bayes_planet.runs.run_directory import RunDirectory, RunDirectoryError
+from bayes_planet.runs.tracking import tracked
 from bayes_planet.training.devices.cluster import ClusterError, Process, this_process
 from bayes_planet.training.interruption import EXIT_INTERRUPTED, Interruption
 from bayes_planet.training.schedule import Counters, stage_by_stage
@@ -85,6 +86,7 @@ def _train(
 ) -> int:
     # TensorFlow is imported here: after the output is diverted, and after bad input has been refused.
     from bayes_planet.commands.display import print_summary
+    from bayes_planet.commands.report import page_of_run
     from bayes_planet.runs.checkpoints import CheckpointError
     from bayes_planet.runs.metrics import MetricsFileError
     from bayes_planet.training.build import build
@@ -118,7 +120,7 @@ def _train(
             environments,
             # A follower ends with the chief. If it were an update ahead the chief could not finish its own, and save.
             should_stop=lambda: interruption.requested and process.chief,
-            events=Events(display.progress, display.row, display.note),
+            events=Events(display.progress, display.row, display.note, saved=saved),
         )
         with contextlib.closing(trainer):
             with user_errors(CheckpointError, RunDirectoryError):
@@ -136,7 +138,15 @@ def _train(
                 done = trainer.run()
         return trainer.stage_over
 
-    with disk_errors(directory.path), user_errors(EpisodeLayoutError, MetricsFileError, JsonFileError):
+    def note(text: str) -> None:
+        console.print(text, markup=False, highlight=False)
+
+    with (
+        disk_errors(directory.path),
+        user_errors(EpisodeLayoutError, MetricsFileError, JsonFileError),
+        tracked(directory, config, note) if process.chief else contextlib.nullcontext() as tracking,
+    ):
+        saved = tracking.saved if tracking is not None else lambda rows: None
         try:
             with training_errors(process, lambda: interruption.requested):
                 stage_by_stage(config, directory.begin_stage, work)
@@ -144,6 +154,9 @@ def _train(
             if process.chief:
                 console.print(f"Saved in {directory.path}. The same command goes on from here.", highlight=False)
             return EXIT_INTERRUPTED
+        if tracking is not None:
+            page_of_run(directory.path, note)
+            tracking.close(finished=True)
     console.print(f"Done: {done.episodes} episodes, {done.updates} updates.", highlight=False)
     print_summary(console, directory.metrics)
     return 0

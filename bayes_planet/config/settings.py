@@ -176,6 +176,7 @@ class TrainConfig(Settings):
     checkpoints_kept: int = setting(3, "newest checkpoints kept", at_least(1), change="freely", part="machine")
     checkpoint_minutes: float = setting(10.0, "minutes between checkpoints within the updates of an episode; one follows every episode anyway; inf: no other", above_zero(), change="freely", part="machine", infinite=True)
     log_every_updates: int = setting(20, "updates whose mean makes one row of metrics.jsonl", at_least(1), change="freely", part="machine")
+    track: str = setting("none", "where rows, videos, settings and the report go too: none, wandb (Weights & Biases), mlflow; each is told by its own environment variables where its server is (docs/many_runs.md)", one_of("none", "wandb", "mlflow"), change="freely", part="machine")
     skipped_updates_limit: int = setting(20, "updates in a row with a gradient that is not finite, after which training stops", at_least(1), change="announced", part="machine")
 
     def check(self) -> None:

@@ -21,6 +21,7 @@ class Events:
         `train.collect_during_updates`.
       episode: (episode, its row), once a training episode is stored.
       evaluation: (score, its row), once an evaluation is done.
+      saved: how many rows of metrics.jsonl a new checkpoint explains: they are there for good.
     """
 
     progress: Callable[[str, int, int], None] = lambda task, done, total: None
@@ -29,6 +30,7 @@ class Events:
     step: Callable[[], None] = lambda: None
     episode: Callable[[Episode, dict], None] = lambda episode, row: None
     evaluation: Callable[[Score, dict], None] = lambda score, row: None
+    saved: Callable[[int], None] = lambda rows: None
 
 
 UNWATCHED = Events()

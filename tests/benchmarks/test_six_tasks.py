@@ -11,7 +11,7 @@ import pytest
 from bayes_planet.config import presets
 from benchmarks import score_table
 from benchmarks.published_scores import PUBLISHED, TASKS
-from benchmarks.six_tasks import FINAL, keep, main, works
+from benchmarks.six_tasks import FINAL, keep, left, main, wanted
 
 BUDGET = 4000
 RESULTS = Path(__file__).parents[2] / "results"
@@ -116,17 +116,18 @@ def test_published_rows_stand_beside_ours(tmp_path):
 
 
 def test_commands_train_each_task_and_seed_as_the_presets_say(tmp_path):
-    found = works(tmp_path, ["bayes_planet", "laptop", "train.batch_size=8"], ["cup_catch", "finger_spin"], [0, 3], 50)
+    found = wanted(["bayes_planet", "laptop", "train.batch_size=8"], ["cup_catch", "finger_spin"], [0, 3], 50)
+    training, final = left(tmp_path, found, 50)
     names = ["cup_catch_seed0", "finger_spin_seed0", "cup_catch_seed3", "finger_spin_seed3"]
-    assert [work.name for work in found] == names
-    words = list(found[3].commands[0].words)
+    assert [job.name for job in training] == [job.name for job in final] == names
+    words = training[3].arguments
     given = words[words.index("--config") + 1 :]
     config = presets.load([each for each in given if "=" not in each], [each for each in given if "=" in each])
     assert (config.env.name, config.env.action_repeat, config.seed) == ("dm_control/finger-spin", 2, 3)
     assert (config.train.episodes, config.train.batch_size) == (50, 8)
-    assert found[3].commands[1].output == tmp_path / "finger_spin_seed3" / FINAL
+    assert final[3].output == tmp_path / "finger_spin_seed3" / FINAL
     with pytest.raises(presets.ConfigError, match="bach_size"):
-        works(tmp_path, ["laptop", "train.bach_size=8"], ["cup_catch"], [0], 50)
+        wanted(["laptop", "train.bach_size=8"], ["cup_catch"], [0], 50)
 
 
 def test_a_finished_run_is_not_begun_again_and_its_scores_are_kept(tmp_path):
@@ -143,15 +144,15 @@ def test_a_finished_run_is_not_begun_again_and_its_scores_are_kept(tmp_path):
     start = {"started": "2026-11-26", "episodes": 0, "command": command, "machine": {"cpu": "a processor"}}
     (run / "starts.json").write_text(json.dumps([start]))
 
-    def left(episodes: int) -> list[str]:
-        found = works(runs, ["bayes_planet", "laptop"], ["reacher_easy"], [2], episodes)
-        return [work.name for work in found]
+    def undone(episodes: int) -> list[str]:
+        training, _ = left(runs, wanted(["bayes_planet", "laptop"], ["reacher_easy"], [2], episodes), episodes)
+        return [job.name for job in training]
 
-    assert left(6) == ["reacher_easy_seed2"]  # its last agent has not been evaluated
+    assert undone(6) == ["reacher_easy_seed2"]  # its last agent has not been evaluated
     (run / FINAL).write_text(json.dumps({"updates": 100, "returns": [0.0] * 30}))
-    assert left(6) == ["reacher_easy_seed2"]  # an earlier agent was
+    assert undone(6) == ["reacher_easy_seed2"]  # an earlier agent was
     (run / FINAL).write_text(json.dumps({"updates": 200, "returns": [5.04] * 30}))
-    assert left(6) == [] and left(7) == ["reacher_easy_seed2"]
+    assert undone(6) == [] and undone(7) == ["reacher_easy_seed2"]
 
     (path,) = keep(runs, tmp_path / "results" / "laptop")
     kept = json.loads(path.read_text())

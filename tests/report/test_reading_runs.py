@@ -159,7 +159,10 @@ def test_what_is_no_run_is_an_error(tmp_path):
     assert "neither config.yaml nor metrics.jsonl" in message(tmp_path / "other")
     make_run(tmp_path / "sweep" / "seed0")
     make_run(tmp_path / "sweep" / "seed1")
-    assert "seed0, seed1" in message(tmp_path / "sweep")
+    assert [run.name for run in read_runs([tmp_path / "sweep"])] == [
+        "seed0",
+        "seed1",
+    ]  # a folder of runs stands for them
     assert "given twice" in message(tmp_path / "sweep" / "seed0", tmp_path / "sweep" / "seed0" / ".." / "seed0")
     assert "No run was given" in message()
 

@@ -124,12 +124,13 @@ class Run:
 
 
 def read_runs(paths: Iterable[Path | str]) -> list[Run]:
-    """Reads runs, each under a name of its own.
+    """Reads runs, each under a name of its own. A folder that is no run but has runs in it, as a sweep's, stands for
+    those.
 
     Raises:
       RunError: no folder was given, one twice, or one that holds no run.
     """
-    folders = [Path(path) for path in paths]
+    folders = [folder for path in paths for folder in _runs_in(Path(path))]
     if not folders:
         raise RunError("No run was given. Accepted: one or more folders of training runs (their --logdir).")
     resolved = [folder.resolve() for folder in folders]
@@ -137,6 +138,15 @@ def read_runs(paths: Iterable[Path | str]) -> list[Run]:
         if folder in resolved[:index]:
             raise RunError(f"{folders[index]} was given twice. Accepted: each run once, as its episodes count once.")
     return [_read(folder, name) for folder, name in zip(folders, _names(resolved), strict=True)]
+
+
+def _runs_in(path: Path) -> list[Path]:
+    """The folder itself, or, of one that is no run, the runs in it."""
+    if any((path / name).is_file() for name in ("config.yaml", "metrics.jsonl")):
+        return [path]
+    return sorted({file.parent for name in ("config.yaml", "metrics.jsonl") for file in path.glob(f"*/{name}")}) or [
+        path
+    ]
 
 
 def _read(path: Path, name: str) -> Run:
@@ -157,10 +167,6 @@ def _check_is_run(path: Path) -> None:
         raise RunError(f"{path} is a file. {accepted}")
     if (path / "config.yaml").is_file() or (path / "metrics.jsonl").is_file():
         return
-    inside = sorted({file.parent.name for file in path.glob("*/metrics.jsonl")})
-    if inside:
-        shown = ", ".join(inside[:6]) + (", ..." if len(inside) > 6 else "")
-        raise RunError(f"{path} is no run, but the folders in it are: {shown}. Give those, such as {path}/*/.")
     state = "is empty" if not any(path.iterdir()) else "holds neither config.yaml nor metrics.jsonl"
     raise RunError(f"{path} {state}. {accepted}")
 

@@ -14,14 +14,16 @@ class Saver:
     Args:
       checkpoints: of the run.
       note: told where one could not be written; the older ones stay.
+      saved: told how many rows of metrics.jsonl a new one explains.
 
     Attributes:
       updates: those that the newest checkpoint holds.
     """
 
-    def __init__(self, checkpoints: Checkpoints, note: Callable[[str], None]):
+    def __init__(self, checkpoints: Checkpoints, note: Callable[[str], None], saved: Callable[[int], None]):
         self._checkpoints = checkpoints
         self._note = note
+        self._saved = saved
         self._tried_at = time.monotonic()
         self.updates = 0
 
@@ -47,11 +49,13 @@ class Saver:
         def attempt() -> Exception | None:
             self._tried_at = time.monotonic()
             try:
-                self._checkpoints.save(progress())
+                kept = progress()
+                self._checkpoints.save(kept)
             except (CheckpointError, OSError) as error:
                 self._note(f"The checkpoint could not be saved, the older ones are untouched: {error}")
                 return error
             self.updates = updates
+            self._saved(kept["metrics"]["rows"])
             return None
 
         failure = attempt() if enough is None else with_pauses(attempt, enough)

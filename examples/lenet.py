@@ -109,8 +109,8 @@ def draw(path: Path, model: tf.keras.Model, shown: dict, threshold: float, image
         kind = list(images)[column // 2]
         image, index = axes[0, column], column % 2
         image.imshow(np.clip(images[kind][index, ..., 0], 0, 1), cmap="gray_r")
-        refused = shown[kind].entropy()[index] > threshold
-        image.set(title=f"{kind[:-1] if kind != 'noise' else kind}: {'refused' if refused else 'answered'}")
+        verdict = "refused" if shown[kind].entropy()[index] > threshold else "answered"
+        image.set_title(f"{kind.removesuffix('s')}:\n{verdict}", fontsize=10)
         image.axis("off")
         for draw_ in shown[kind].distribution.probs_parameter()[:20, index]:
             axes[1, column].bar(range(10), draw_, color="tab:blue", alpha=0.06)
@@ -138,7 +138,7 @@ def draw(path: Path, model: tf.keras.Model, shown: dict, threshold: float, image
     axis = figure.add_subplot(grid[3, 4:])
     for way, risk in risks.items():
         axis.plot(risk.coverage, risk.risk, label=way)
-    axis.set(title="Error rate of the surest share of the digits", xlabel="share answered", xlim=(0, 1), ylim=(0, None))
+    axis.set(title="Error rate of the surest share of the digits", xlabel="share answered", xlim=(0.7, 1))
     axis.legend(fontsize=8)
     figure.savefig(path, dpi=80)
 

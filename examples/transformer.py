@@ -1,0 +1,240 @@
+"""A Bayesian Transformer translates Django's messages from English to German, and knows when it does not know.
+
+An encoder-decoder Transformer is trained half of the steps with points for weights. Its twin goes on so; the Bayesian
+one goes on as `to_bayesian` of it, with a belief over the projections of attention and over the feed-forward layers.
+The twin overfits some hundred sentences soon, so that it is also judged at the best of its epochs, chosen on the test.
+
+    python -m examples.transformer [--seed 0] [--full] [--picture transformer.png]
+
+Tran et al. 2018, "Bayesian Layers", section 3.1; Vaswani et al. 2017. `examples/transformer_sharded.py` is the same
+model in parts on several devices.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import tensorflow_probability as tfp
+
+import bayes_planet  # noqa: F401  (selects Keras 2)
+from bayes_planet import bayesian_layers as bl
+from examples import data_translation as data
+from examples.command import Figures, run
+
+import tensorflow as tf  # isort: skip
+
+keras = tf.keras.layers
+FLIPOUT = {keras.Dense: bl.DenseFlipout, keras.MultiHeadAttention: bl.MultiHeadAttentionFlipout}
+
+
+class Norm(keras.Layer):
+    """`x / rms(x) * gain`, of operations that DTensor knows (Zhang and Sennrich 2019)."""
+
+    def build(self, shape):
+        self.gain = self.add_weight("gain", [shape[-1]], initializer="ones")
+        self.built = True
+
+    def call(self, x):
+        return x * tf.math.rsqrt(tf.reduce_mean(tf.square(x), -1, keepdims=True) + 1e-6) * self.gain
+
+
+class Block(keras.Layer):
+    """Attention to itself, to the encoder's outputs if it is a decoder's, and a feed-forward net, each with a norm."""
+
+    def __init__(
+        self,
+        size,
+        heads,
+        hidden,
+        decoder,
+        key_dim=None,
+        attention=keras.MultiHeadAttention,
+        dense=keras.Dense,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.sizes = (size, hidden)
+        self.norms = [Norm(name=f"norm_{index}") for index in range(3 if decoder else 2)]
+        names = ("attend", "attend_across") if decoder else ("attend",)
+        self.attentions = [attention(heads, key_dim or size // heads, name=name) for name in names]
+        self.up, self.down = dense(hidden, "relu", name="up"), dense(size, name="down")
+
+    def build(self, shape):
+        size, hidden = self.sizes
+        for layer in self.norms:
+            layer.build([None, None, size])
+        for layer in self.attentions:
+            if hasattr(layer, "projections"):
+                layer.build([None, None, size])
+            else:
+                layer._build_from_signature(*[tf.TensorShape([None, None, size])] * 2)
+        self.up.build([None, None, size])
+        self.down.build([None, None, hidden])
+        self.built = True
+
+    def call(self, x, mask, memory=None, memory_mask=None):
+        y = self.norms[0](x)
+        x += self.attentions[0](y, y, attention_mask=mask)
+        if memory is not None:
+            x += self.attentions[1](self.norms[1](x), memory, attention_mask=memory_mask)
+        return x + self.down(self.up(self.norms[-1](x)))
+
+
+class Transformer(tf.keras.Model):
+    """(English [B, S], German so far [B, T]) to the logits of the German token after each, [B, T, vocabulary]."""
+
+    def __init__(self, vocabulary, length, size=96, heads=4, hidden=256, blocks=2, **layers):
+        super().__init__()
+        self.sizes = (vocabulary, length, size)
+        self.encoder = [Block(size, heads, hidden, False, name=f"encoder_{i}", **layers) for i in range(blocks)]
+        self.decoder = [Block(size, heads, hidden, True, name=f"decoder_{i}", **layers) for i in range(blocks)]
+        self.last = [Norm(name="encoded"), Norm(name="decoded")]
+
+    def build(self, shape):
+        vocabulary, length, size = self.sizes
+        normal = [tf.keras.initializers.RandomNormal(stddev=size**-0.5) for _ in range(2)]
+        self.table = self.add_weight("table", [vocabulary, size], initializer=normal[0])
+        self.places = self.add_weight("places", [2, length, size], initializer=normal[1])
+        for layer in (*self.encoder, *self.decoder, *self.last):
+            layer.build([None, None, size])
+        self.built = True
+
+    def call(self, inputs):
+        english, german = inputs
+        known = tf.cast(tf.not_equal(english, data.PADDING), tf.float32)
+        # By einsum, as masks that are broadcast crash DTensor.
+        across = tf.einsum("bt,bs->bts", tf.ones_like(german, tf.float32), known)
+        known = tf.einsum("bt,bs->bts", tf.ones_like(known), known)
+        past = np.tril(np.ones([german.shape[1], german.shape[1]], np.float32))
+        past = tf.einsum("bt,ts->bts", tf.ones_like(german, tf.float32), past)
+        x, y = (
+            # Not tf.gather, for which DTensor has no gradient.
+            tf.tensordot(tf.one_hot(tokens, self.sizes[0]), tf.convert_to_tensor(self.table), 1)
+            + self.places[index, : tokens.shape[1]]
+            for index, tokens in enumerate((english, german))
+        )
+        for block in self.encoder:
+            x = block(x, known)
+        x = self.last[0](x)
+        for block in self.decoder:
+            y = block(y, past, x, across)
+        return tf.tensordot(self.last[1](y), tf.transpose(self.table), 1)
+
+
+def loss_of(model: tf.keras.Model, english: tf.Tensor, german: tf.Tensor) -> tf.Tensor:
+    """Cross-entropy in nats of a token, over those that are not padding."""
+    weights = tf.cast(tf.not_equal(german[:, 1:], data.PADDING), tf.float32)
+    logits = model((english, german[:, :-1]))
+    losses = -tf.reduce_sum(tf.one_hot(german[:, 1:], logits.shape[-1]) * tf.nn.log_softmax(logits), -1)
+    return tf.reduce_sum(losses * weights) / tf.reduce_sum(weights)
+
+
+def fit(model, pairs: data.Pairs, epochs: int, seed: int, rate: float = 2e-3, after=lambda: None) -> list[float]:
+    """Adam on cross-entropy and KL; gives the mean loss of each epoch. Calls `after` after each third."""
+    optimizer = tf.keras.optimizers.Adam(rate)
+
+    @tf.function
+    def step(english, german):
+        with tf.GradientTape() as tape:
+            loss = loss_of(model, english, german)
+            total = tf.add_n([loss, *model.losses])
+        variables = model.trainable_variables
+        optimizer.apply_gradients(zip(tape.gradient(total, variables), variables, strict=True))
+        return loss
+
+    batches = tf.data.Dataset.from_tensor_slices(tuple(pairs)).shuffle(10_000, seed).batch(64, drop_remainder=True)
+    losses = []
+    for epoch in range(epochs):
+        losses.append(float(np.mean([step(*batch) for batch in batches])))
+        if epoch % 3 == 2:
+            after()
+    return losses
+
+
+def judge(model: tf.keras.Model, pairs: data.Pairs, samples: int, seed: int) -> tuple[dict[str, float], np.ndarray]:
+    """Figures per token of the predictive mean over draws, and (confidence, right) of each token, [2, tokens]."""
+    predictive = bl.predict(model, (pairs.english, pairs.german[:, :-1]), samples, [seed, 1], bl.Categorical())
+    labels = pairs.german[:, 1:]
+    logits = tf.boolean_mask(predictive.distribution.logits, labels != data.PADDING, axis=1)
+    labels, tokens = labels[labels != data.PADDING], bl.Predictive(tfp.distributions.Categorical(logits=logits))
+    found = bl.evaluate(tokens, labels).numbers
+    figures = {name: float(found[name]) for name in ("nll", "accuracy", "ece", "brier")}
+    probabilities = tokens.probabilities().numpy()
+    figures["perplexity"] = float(np.exp(figures["nll"]))
+    return figures, np.stack([probabilities.max(-1), probabilities.argmax(-1) == labels])
+
+
+def main(seed: int = 0, full: bool = False, tiny: bool = False, picture: Path | None = None) -> Figures:
+    tf.keras.utils.set_random_seed(seed)
+    train, half, samples = (80, 1, 2) if tiny else (700, 60 if full else 24, 20)
+    known, new, vocabulary = data.load(train, merges=40 if tiny else 400, seed=seed)
+    if tiny:
+        new = data.Pairs(*(part[:8] for part in new))
+    model = Transformer(len(vocabulary.tokens), known.german.shape[1])
+    model.build(None)
+    best: dict[str, float] = {}
+
+    def keep_best() -> None:
+        found, _ = judge(model, new, 1, seed)
+        if found["nll"] < best.get("nll", np.inf):
+            best.update(found)
+
+    fit(model, known, half, seed, after=keep_best)
+    bayesian = bl.to_bayesian(model, delta=0.5, prior_stddev=0.1, prior_at_weights=False, classes=FLIPOUT)
+    bl.scale_kl(bayesian, int(np.sum(known.german[:, 1:] > 0)), scale=0.3)
+    losses = fit(bayesian, known, half, seed + 1)
+    fit(model, known, half, seed + 1, after=keep_best)
+
+    figures: Figures = {"training": {"first_loss": losses[0], "last_loss": losses[-1]}, "twin, best epoch": best}
+    curves = {}
+    for row, judged in (("twin", model), ("bayesian", bayesian)):
+        figures[row], curves[row] = judge(judged, new, samples if row == "bayesian" else 1, seed)
+    if picture is not None:
+        draw(picture, curves, bayesian, new, vocabulary, seed)
+    return figures
+
+
+def translate(model: tf.keras.Model, english: np.ndarray, length: int, seed: list[int]) -> np.ndarray:
+    """Greedy translations [N, length] by one draw of the weights."""
+    german = np.full([len(english), length], data.PADDING, np.int32)
+    german[:, 0] = data.START
+
+    @tf.function
+    def likeliest(german, weights):
+        with bl.use_weights(weights):
+            return tf.argmax(model((english, german)), -1, tf.int32)
+
+    weights = bl.sample_weights(model, seed)
+    for place in range(length - 1):
+        german[:, place + 1] = likeliest(tf.constant(german), weights)[:, place]
+    return german
+
+
+def draw(path: Path, curves: dict, model, new: data.Pairs, vocabulary: data.Vocabulary, seed: int) -> None:
+    """Reliability of the tokens' probabilities, and translations by three draws of the weights."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 4.5), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=[1, 1.9])
+    for row, (confidence, correct) in curves.items():
+        bins = np.minimum((confidence * 10).astype(int), 9)
+        used = [index for index in range(10) if np.sum(bins == index) > 5]
+        points = [[values[bins == index].mean() for index in used] for values in (confidence, correct)]
+        left.plot(*points, "o-", label=row)
+    left.plot([0, 1], [0, 1], color="0.6", linestyle="--")
+    left.set(xlabel="probability of the likeliest token", ylabel="share that is right", title="Held-out tokens")
+    left.legend()
+    lines = []
+    chosen = np.argsort(np.sum(new.english > 0, 1))[-12::4]  # long ones
+    english, german = new.english[chosen], new.german[chosen]
+    draws = [translate(model, english, new.german.shape[1], [seed, index]) for index in range(3)]
+    for index, source in enumerate(english):
+        lines += [f"English: {vocabulary.decode(source)}", f"Django: {vocabulary.decode(german[index])}"]
+        lines += [f"   draw {number + 1}: {vocabulary.decode(draws[number][index])}" for number in range(3)] + [""]
+    right.axis("off")
+    right.text(0, 1, "\n".join(line[:95] for line in lines), va="top", family="monospace", fontsize=7)
+    right.set(title="New sentences, by three draws of the weights")
+    figure.savefig(path, dpi=80)
+
+
+if __name__ == "__main__":
+    run(main, __doc__)

@@ -131,10 +131,12 @@ def _engine(options: argparse.Namespace, folder: Path, main: Main, say: Any, sta
     if options.slurm is not None and options.ray is not None:
         raise UserError("--slurm and --ray were given. Accepted: one of the two, or neither for this machine.")
     if options.slurm is not None:
+        with user_errors(ValueError):
+            given = _slurm_options(options.slurm)
         with _extra("slurm", "submitit"):
             from bayes_planet.sweeps.slurm import Slurm
         with user_errors(ValueError):
-            return Slurm(folder / "slurm", main, _slurm_options(options.slurm), options.at_once, options.cores)
+            return Slurm(folder / "slurm", main, given, options.at_once, options.cores)
     if options.ray is not None:
         with _extra("ray", "ray"):
             from bayes_planet.sweeps.ray_tasks import RayTasks

@@ -131,14 +131,15 @@ def _engine(options: argparse.Namespace, folder: Path, main: Main, say: Any, sta
     if options.slurm is not None and options.ray is not None:
         raise UserError("--slurm and --ray were given. Accepted: one of the two, or neither for this machine.")
     if options.slurm is not None:
-        with _extra("slurm", "submitit"):
-            from bayes_planet.sweeps.slurm import Slurm
-        with user_errors(ValueError):
-            return Slurm(folder / "slurm", main, _slurm_options(options.slurm), options.at_once, options.cores)
+        from bayes_planet.sweeps.slurm import Slurm
+
+        with user_errors(ValueError), _extra("slurm", "submitit"):
+            given = _slurm_options(options.slurm)
+            return Slurm(folder / "slurm", main, given, options.at_once, options.cores)
     if options.ray is not None:
-        with _extra("ray", "ray"):
-            from bayes_planet.sweeps.ray_tasks import RayTasks
-        with user_errors(ConnectionError, ValueError):
+        from bayes_planet.sweeps.ray_tasks import RayTasks
+
+        with user_errors(ConnectionError, ValueError), _extra("ray", "ray"):
             engine = RayTasks(options.ray, main, options.cores or CORES, options.ray_gpus, options.retries)
         stack.callback(engine.close)
         return engine

@@ -2,9 +2,7 @@
 
 import sys
 from collections.abc import Sequence
-
-import ray
-from ray.exceptions import RayError, TaskCancelledError
+from typing import Any
 
 from bayes_planet.sweeps.queue import Job
 from bayes_planet.sweeps.work import Main, work
@@ -28,13 +26,17 @@ class RayTasks:
 
     Raises:
       ConnectionError: nobody answers there.
+      ModuleNotFoundError: Ray is not installed.
     """
 
     def __init__(self, address: str, main: Main, cores: int = 2, cards: float = 0, losses: int = 3):
+        import ray  # an extra
+
+        self._ray = ray
         ray.init(address=address, log_to_driver=False, include_dashboard=False if address == "local" else None)
         self._main = main
         self._task = ray.remote(num_cpus=cores, num_gpus=cards, max_calls=1, max_retries=losses)(work)
-        self._running: dict[ray.ObjectRef, Job] = {}
+        self._running: dict[Any, Job] = {}  # by Ray's reference
 
     def room(self) -> int:
         return sys.maxsize
@@ -46,25 +48,24 @@ class RayTasks:
     def ended(self) -> list[tuple[Job, int | None]]:
         if not self._running:
             return []
-        ready, _ = ray.wait(list(self._running), num_returns=len(self._running), timeout=0)
-        return [(self._running.pop(each), _code(each)) for each in ready]
+        ready, _ = self._ray.wait(list(self._running), num_returns=len(self._running), timeout=0)
+        return [(self._running.pop(each), self._code(each)) for each in ready]
 
     def stop(self) -> None:
         for each in self._running:
-            ray.cancel(each, force=False)  # as Ctrl-C would: the run saves
+            self._ray.cancel(each, force=False)  # as Ctrl-C would: the run saves
         if self._running:
-            ray.wait(list(self._running), num_returns=len(self._running), timeout=STOP_SECONDS)
+            self._ray.wait(list(self._running), num_returns=len(self._running), timeout=STOP_SECONDS)
 
     def close(self) -> None:
         """Leaves the cluster, or ends the one of this machine."""
-        ray.shutdown()
+        self._ray.shutdown()
 
-
-def _code(reference: ray.ObjectRef) -> int:
-    try:
-        return ray.get(reference)
-    except TaskCancelledError:
-        return EXIT_INTERRUPTED
-    except RayError as error:
-        print(f"Ray: {error}", file=sys.stderr)
-        return 1
+    def _code(self, reference: Any) -> int:
+        try:
+            return self._ray.get(reference)
+        except self._ray.exceptions.TaskCancelledError:
+            return EXIT_INTERRUPTED
+        except self._ray.exceptions.RayError as error:
+            print(f"Ray: {error}", file=sys.stderr)
+            return 1

@@ -8,16 +8,16 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any
-
-import submitit
-from submitit.core.utils import FailedJobError, UncompletedJobError
+from typing import TYPE_CHECKING, Any
 
 from bayes_planet.files.json_files import JsonFileError, read_json
 from bayes_planet.files.writing import write_atomically
 from bayes_planet.sweeps.queue import Job
 from bayes_planet.sweeps.work import Main, work
 from bayes_planet.training.interruption import EXIT_INTERRUPTED
+
+if TYPE_CHECKING:
+    import submitit
 
 # Before a time limit SLURM gives a signal, and submitit queues the job again: as often as it takes.
 MOST_TIMEOUTS = 10_000
@@ -47,8 +47,10 @@ class Work:
             self.preempted = True
             signal.raise_signal(signal.SIGTERM)
 
-    def checkpoint(self) -> submitit.helpers.DelayedSubmission:
+    def checkpoint(self) -> "submitit.helpers.DelayedSubmission":
         """What the job does when its turn comes again: the same, as the run's folder knows how far it is."""
+        import submitit
+
         return submitit.helpers.DelayedSubmission(Work(self.main, self.job))
 
 
@@ -73,11 +75,14 @@ class Slurm:
 
     Raises:
       ValueError: there is no such option, or no SLURM here.
+      ModuleNotFoundError: submitit is not installed.
     """
 
     def __init__(
         self, folder: Path, main: Main, options: Mapping[str, Any], at_once: int | None = None, cores: int | None = None
     ):
+        import submitit  # an extra
+
         options = dict(options)
         self._cluster = options.pop("cluster", "slurm")
         if self._cluster not in ("slurm", "local", "debug"):
@@ -95,7 +100,7 @@ class Slurm:
             self._executor.update_parameters(**parameters | options)
         except (RuntimeError, NameError, TypeError, AssertionError) as error:
             raise ValueError(f"submitit: {error}") from error
-        self._running: dict[str, tuple[Job, submitit.Job]] = {}
+        self._running: dict[str, tuple[Job, Any]] = {}  # with submitit's handle
         self._note = folder / "jobs.json"
 
     def room(self) -> int:
@@ -115,11 +120,13 @@ class Slurm:
             self._running[job.name] = job, handle
         self._remember()
 
-    def _going_on(self, job_id: str | None) -> submitit.Job | None:
+    def _going_on(self, job_id: str | None) -> "submitit.Job | None":
         """A job that an earlier sweep has sent, if it waits or runs still."""
         if job_id is None or self._cluster != "slurm":
             return None
-        found: submitit.Job = submitit.SlurmJob(self._folder, job_id)
+        from submitit import SlurmJob
+
+        found: submitit.Job = SlurmJob(self._folder, job_id)
         return None if found.done(force_check=True) else found
 
     def _sent(self) -> dict[str, str]:
@@ -133,6 +140,8 @@ class Slurm:
         write_atomically(self._note, json.dumps(jobs).encode() + b"\n")
 
     def ended(self) -> list[tuple[Job, int | None]]:
+        from submitit.core.utils import FailedJobError, UncompletedJobError
+
         found: list[tuple[Job, int | None]] = []
         for name, (job, handle) in list(self._running.items()):
             if self._cluster != "debug" and not handle.done():  # a debug job is done here, when its result is asked for

@@ -213,16 +213,10 @@ def test_the_run_of_a_ray_worker_that_is_killed_goes_on_and_ctrl_c_saves(one, tm
         assert "the same command goes on" in said
         finished(line)
     else:
-        at_work = (each for each in psutil.Process(process.pid).children(recursive=True) if _works(each))
-        for worker in list(at_work):
-            worker.kill()
+        children = psutil.Process(process.pid).children(recursive=True)
+        (worker,) = (each for each in children if f"ray::{run.name}" in " ".join(each.cmdline()))
+        worker.kill()
         said, _ = process.communicate(timeout=600)
         assert process.returncode == 0 and "failed" not in said, said
     assert len(_commands(run)) == 2
     assert_same_runs(tmp_path, one, ONE)
-
-
-def _works(process: psutil.Process) -> bool:
-    """Whether it is a worker of Ray that does a task."""
-    name = " ".join(process.cmdline())
-    return name.startswith("ray::") and "IDLE" not in name

@@ -99,6 +99,8 @@ def write_table(name: str) -> None:
 def _cell(values: Sequence[float]) -> str:
     """Mean ± stddev, to the digits that the spread leaves."""
     mean, spread = float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+    if not any(values):
+        return "0"
     size = max(abs(mean), 10 * spread, 1e-3)
     digits = max(0, 3 - int(np.floor(np.log10(size))) - 1)
     return f"{mean:.{digits}f} ± {spread:.{digits}f}" if len(values) > 1 else f"{mean:.{digits}f}"

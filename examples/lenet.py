@@ -60,7 +60,7 @@ def mc_dropout(model: tf.keras.Model, x: np.ndarray, samples: int) -> bl.Predict
 
 def main(seed: int = 0, full: bool = False, tiny: bool = False, picture: Path | None = None) -> Figures:
     tf.keras.utils.set_random_seed(seed)
-    train, held, count, half, samples = (128, 64, 64, 1, 3) if tiny else (3500, 500, 1000, 30 if full else 15, 50)
+    train, held, count, half, samples = (128, 64, 64, 3, 3) if tiny else (3500, 500, 1000, 30 if full else 15, 50)
     digits = data.load_digits(train, held + count, seed)
     x_held, x_test, y_test = digits.x_test[:held], digits.x_test[held:], digits.y_test[held:]
     unknown = {make.__name__: make(count, seed) for make in (data.letters, data.photographs, data.noise)}

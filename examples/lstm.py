@@ -31,7 +31,7 @@ def fit(model: tf.keras.Model, x: np.ndarray, y: np.ndarray, epochs: int, rate: 
 
 def main(seed: int = 0, full: bool = False, tiny: bool = False, picture: Path | None = None) -> Figures:
     tf.keras.utils.set_random_seed(seed)
-    train, test, half, samples = (128, 64, 1, 3) if tiny else (4000, 1000, 30 if full else 12, 50)
+    train, test, half, samples = (128, 64, 3, 3) if tiny else (4000, 1000, 30 if full else 12, 50)
     digits = data.load_digits(train, test, seed)
     x, x_test = digits.x[..., 0], digits.x_test[..., 0]  # [N, 28 steps, 28 numbers]
 

@@ -13,7 +13,7 @@ from benchmarks import gallery
 from examples import data
 from examples.command import run
 
-MINE = ["lenet", "regression", "lstm"]
+MINE = ["lenet", "regression", "lstm", "vae"]
 
 
 def main(name: str):
@@ -54,6 +54,12 @@ def test_lstm_is_as_accurate_as_its_twin_and_better_calibrated():
     bayesian, twin = found["bayesian"], found["twin"]
     assert twin["accuracy"] > 0.93 and bayesian["accuracy"] > twin["accuracy"] - 0.01
     assert bayesian["nll"] < twin["nll"] and bayesian["ece"] < twin["ece"]
+
+
+@pytest.mark.slow
+def test_vae_bounds_are_in_order():
+    found = main("vae")()["vae"]
+    assert found["IWAE-50"] < found["-ELBO"] < 150
 
 
 def test_digits_and_tables_are_split_without_overlap():

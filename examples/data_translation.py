@@ -1,6 +1,7 @@
 """English and German sentences: the messages that Django ships in both languages, as tokens of a learned vocabulary.
 
-`pip install 'bayes_planet[examples]'` brings Django and so them, under a BSD licence, as gettext catalogues (django/**/locale/de/LC_MESSAGES/*.mo).
+`pip install 'bayes_planet[examples]'` brings Django and so them, under a BSD licence, as gettext catalogues
+(django/**/locale/de/LC_MESSAGES/*.mo).
 """
 
 import collections

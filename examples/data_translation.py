@@ -1,6 +1,7 @@
 """English and German sentences: the messages that Django ships in both languages, as tokens of a learned vocabulary.
 
-`pip install django` brings them, under a BSD licence, as gettext catalogues (django/**/locale/de/LC_MESSAGES/*.mo).
+`pip install 'bayes_planet[examples]'` brings Django and so them, under a BSD licence, as gettext catalogues
+(django/**/locale/de/LC_MESSAGES/*.mo).
 """
 
 import collections
@@ -31,7 +32,7 @@ def sentences() -> list[tuple[str, str]]:
     """
     found = importlib.util.find_spec("django")
     if found is None or not found.origin:
-        raise ImportError("This example's sentences come with Django: pip install django.")
+        raise ImportError("This example's sentences come with Django: pip install 'bayes_planet[examples]'.")
     pairs = {}
     for path in sorted(Path(found.origin).parent.glob("**/locale/de/LC_MESSAGES/*.mo")):
         with path.open("rb") as file:

@@ -230,7 +230,7 @@ def test_to_bayesian_names_what_stays_deterministic():
     (said,) = [str(warning.message) for warning in found if "deterministic" in str(warning.message)]
     assert "batch" not in said
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", UserWarning)
         bl.to_bayesian(model, classes={L.Dense: bl.DenseFlipout})
         usual = tf.keras.Sequential([L.Dense(3), L.BatchNormalization()])
         usual(VECTORS)

@@ -136,7 +136,3 @@ def test_acting_filters_as_training_does():
     for time, latent in enumerate(latents):
         for value, expected in zip(latent, State(*(whole[:, time] for whole in posterior)), strict=True):
             np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-5)
-
-
-def test_an_actor_owns_no_variables(actor):
-    assert actor.variables == ()

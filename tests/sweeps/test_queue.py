@@ -57,7 +57,15 @@ def test_what_fails_is_tried_again_as_often_as_asked(tmp_path):
 
 
 def test_so_many_at_once_each_with_cores_of_its_own(tmp_path):
-    code = "import os, sys, time; open(sys.argv[1], 'w').write(f'{sorted(os.sched_getaffinity(0))} {os.environ[\"OMP_NUM_THREADS\"]}'); time.sleep(0.3)"
+    # The first ends only once a second has begun, however slow the machine is.
+    code = """
+import glob, os, sys, time
+open(sys.argv[1], "w").write(f"{sorted(os.sched_getaffinity(0))} {os.environ['OMP_NUM_THREADS']}")
+end = time.monotonic() + 60
+while len(glob.glob(os.path.join(os.path.dirname(sys.argv[1]), "mark*"))) < 2 and time.monotonic() < end:
+    time.sleep(0.05)
+time.sleep(1)
+"""
     jobs = [job(tmp_path, str(number), code, tmp_path / f"mark{number}") for number in range(5)]
     most = []
     assert run_all(jobs, local(2), watch=Watch(passed=lambda running: most.append(len(running)))) == []

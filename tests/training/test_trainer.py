@@ -346,7 +346,7 @@ def test_a_run_takes_up_collecting_during_updates_and_leaves_it_again(tmp_path):
             last = updates_due(config, dataclasses.replace(trainer.counters, episodes=episodes))
             trainer.run(enough=lambda: trainer.counters.updates == last)
             assert trainer.replay.episodes == episodes
-            collector = Collector(config, trainer.environments, trainer.actor, 1)
+            collector = Collector(config, trainer.environments, trainer.agent.actor, 1)
             following = collector.collect([episodes], lambda: None).episodes[0]
             collector.close()
             return trainer.replay.load(new)["action"], following["action"]

@@ -79,7 +79,7 @@ def test_total_is_what_the_paper_says(shapes):
     assert 0.0 < expected["charged_kl"] != pytest.approx(max(0.0, expected["state_kl"] - 4.0), rel=1e-2)
     weight_kl = sum(float(value) for value in model.weight_kl().values()) / 100.0
 
-    total, metrics = loss(model, batch, weight_kl_scale=tf.constant(0.25))
+    total, metrics, *_ = loss(model, batch, weight_kl_scale=tf.constant(0.25))
     likelihood = sum(expected[key] for key in shapes)
     np.testing.assert_allclose(
         total, likelihood + 10.0 * expected["reward"] + expected["charged_kl"] + 0.25 * weight_kl, rtol=1e-5
@@ -104,7 +104,7 @@ def test_defaults_are_those_of_google_research_planet():
 
 def test_without_scales_and_free_nats_the_loss_is_the_negative_elbo():
     config = tiny_config(bayesian=BAYESIAN, loss={"free_nats": 0.0, "reward_scale": 1.0})
-    total, metrics = loss(tiny_model(config), padded_batch())
+    total, metrics, *_ = loss(tiny_model(config), padded_batch())
     np.testing.assert_allclose(total, -metrics["elbo"], rtol=1e-6)
 
 
@@ -113,7 +113,7 @@ def test_each_scale_multiplies_its_own_term():
     base = {"free_nats": 0.0, "reward_scale": 1.0, "state_kl_scale": 1.0, "image_scale": 1.0, "state_scale": 1.0}
     config = tiny_config(loss=base)
     model = tiny_model(config, BOTH_SHAPES)
-    total, metrics = loss(model, batch)
+    total, metrics, *_ = loss(model, batch)
     for name, key in (
         ("reward_scale", "loss/reward"),
         ("state_kl_scale", "loss/state_kl"),
@@ -121,7 +121,7 @@ def test_each_scale_multiplies_its_own_term():
         ("state_scale", "loss/state"),
     ):
         model.config = dataclasses.replace(config, loss=dataclasses.replace(config.loss, **{name: 3.0}))
-        scaled, again = loss(model, batch)
+        scaled, again, *_ = loss(model, batch)
         np.testing.assert_allclose(scaled - total, 2.0 * metrics[key], rtol=1e-3, atol=1e-3)
         np.testing.assert_allclose(again[key], metrics[key])
 

@@ -20,7 +20,8 @@ import numpy as np
 import bayes_planet  # noqa: F401  (selects Keras 2)
 from bayes_planet import bayesian_layers as bl
 from examples.command import Figures, run
-from examples.transformer import Block, Transformer, loss_of
+from examples.transformer import loss_of
+from examples.transformer_model import Block, Transformer
 
 import tensorflow as tf  # isort: skip
 

@@ -277,6 +277,7 @@ def test_plain_import_of_a_linked_folder_is_refused():
     assert re.search(r"ImportError: Import bayes_planet\.configs", ended.stderr)
 
 
+@pytest.mark.slow
 def test_every_module_can_be_imported_first():
     """Each in a process of its own, forked before any TensorFlow operation: an order that works by luck is none."""
     names = [".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in MODULES]

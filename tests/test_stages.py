@@ -44,6 +44,7 @@ def test_a_stage_wins_over_what_the_run_was_given():
 
 
 @given(st.lists(st.integers(6, 60), min_size=1, max_size=4, unique=True), st.integers(0, 70), st.integers(0, 70))
+@pytest.mark.slow
 def test_what_holds_at_one_time_leads_on_as_the_whole_does(begins, first, later):
     rates = [
         f"{begin}: train.learning_rate={(place + 1) / 1000} planner.horizon={place + 5}"

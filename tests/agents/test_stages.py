@@ -85,6 +85,7 @@ def test_one_learn_goes_through_all_stages(tmp_path, by_hand):
     ]
 
 
+@pytest.mark.slow
 def test_episode_by_episode_and_loaded_in_between(tmp_path, by_hand):
     folder = tmp_path / "run"
     with model_in(folder, SETTINGS) as model:

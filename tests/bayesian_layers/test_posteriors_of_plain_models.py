@@ -56,9 +56,8 @@ def test_swag_draws_have_the_collected_moments():
         sets.append(np.concatenate([variable.numpy().ravel() for variable in model.trainable_variables]))
         running = np.mean(sets, 0)
         deviations.append(sets[-1] - running)
-    draws = np.stack(
-        [np.concatenate([np.ravel(value) for value in swag.draw(tf.constant([n, 3]))]) for n in range(4000)]
-    )
+    draw = tf.function(lambda seed: tf.concat([tf.reshape(value, [-1]) for value in swag.draw(seed)], 0))
+    draws = np.stack([draw(tf.constant([n, 3])) for n in range(4000)])
     np.testing.assert_allclose(draws.mean(0), np.mean(sets, 0), atol=0.08)
     low_rank = np.stack(deviations[-4:], 1)
     expected = 0.5 * np.diag(np.var(sets, axis=0)) + 0.5 * low_rank @ low_rank.T / 3

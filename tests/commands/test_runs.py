@@ -210,6 +210,7 @@ def test_killed_and_interrupted_run_equals_an_uninterrupted_one(run, tmp_path):
     assert_same_results(results(logdir), results(uninterrupted))
 
 
+@pytest.mark.slow
 def test_a_run_in_stages_is_the_same_when_it_is_killed_where_one_begins(run, tmp_path):
     stage = "loss.reward_scale=20.0 train.updates_per_episode=3 train.exploration_noise=0.2"
     stages = f'train.stages=["3: {stage}"]'

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from bayes_planet.config import presets
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "bayes_planet"
 LINKED = ("agents", "envs", "configs")
@@ -299,3 +301,20 @@ for name in {names!r}:
 """
     ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=280)
     assert ended.returncode == 0, ended.stderr[-2000:]
+
+
+def test_what_must_not_grow_again():
+    """Bytes of the tree, words of the README, settings. To change a bound is a decision: say why in docs/decisions.md."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    tracked = [ROOT / os.fsdecode(name) for name in listed.stdout.split(b"\0") if name]
+    sizes = [path.lstat().st_size for path in tracked if path.exists() and ROOT / "pretrained" not in path.parents]
+    found = {
+        "megabytes": sum(sizes) / 1e6,
+        "words of the README": len((ROOT / "README.md").read_text(encoding="utf-8").split()),
+        "settings": len(presets.flatten(presets.load(["bayes_planet"]))),
+    }
+    print(found)
+    most = {"megabytes": 20, "words of the README": 700, "settings": 102}
+    assert {name: value for name, value in found.items() if value > most[name]} == {}

@@ -50,9 +50,7 @@ def sweep(options: argparse.Namespace, main: Main) -> int:
         return 0
     with _locked(folder):
         left = [point for point in wanted if not is_done(point, folder / point.name)]
-        console.print(
-            f"{len(wanted)} run{'s' * (len(wanted) > 1)} in {folder}, {len(wanted) - len(left)} done.", highlight=False
-        )
+        _say(console, f"{len(wanted)} run{'s' * (len(wanted) > 1)} in {folder}, {len(wanted) - len(left)} done.")
         if left:
             jobs = [job(point, folder, options.device) for point in left]
             with _interruptible():
@@ -61,12 +59,17 @@ def sweep(options: argparse.Namespace, main: Main) -> int:
                 except KeyboardInterrupt:
                     standings = _standings(wanted, folder, set())
                     console.print(table(standings))
-                    console.print(f"Stopped, {summary(standings)}. What ran has saved; the same command goes on.")
+                    _say(console, f"Stopped, {summary(standings)}. What ran has saved; the same command goes on.")
                     return EXIT_INTERRUPTED
         standings = _standings(wanted, folder, set())
         console.print(table(standings))
-        console.print(f"{summary(standings)}. `bayes-planet report {options.runs}` puts them on one page.")
+        _say(console, f"{summary(standings)}. `bayes-planet report {options.runs}` puts them on one page.")
     return 0 if all(each.state == "done" for each in standings.values()) else EXIT_SOME_FAILED
+
+
+def _say(console: Console, text: str) -> None:
+    """A sentence as it is: not broken where a pipe has no width, and no brackets taken for markup."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def job(point: Point, folder: Path, device: str = "auto") -> Job:
@@ -88,7 +91,7 @@ def _work(
     lines = not console.is_terminal
 
     def say(text: str) -> None:
-        console.print(text, markup=False, highlight=False)
+        _say(console, text)
 
     def began(job: Job, waiting: int) -> None:
         if lines:

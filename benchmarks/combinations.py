@@ -9,6 +9,8 @@ import platform
 import sys
 from pathlib import Path
 
+from benchmarks.page import between
+
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "results" / "versions"
 PAGE = ROOT / "docs" / "installation.md"
@@ -43,9 +45,7 @@ def main(tests: str) -> None:
     version = ".".join(row["python"].split(".")[:2])
     (FOLDER / f"{version}.json").write_text(json.dumps(row, indent=1) + "\n")
     rows = [json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))]
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
-    PAGE.write_text(f"{before}{BEGIN}\n{table(rows)}\n{END}{after}")
+    between(PAGE, BEGIN, END, f"\n{table(rows)}\n")
 
 
 if __name__ == "__main__":

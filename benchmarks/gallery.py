@@ -21,7 +21,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 from PIL import Image
 
+from bayes_planet.runs.starts import cores
 from benchmarks.machine import versions
+from benchmarks.page import between
 from examples.command import Figures, show
 
 ROOT = Path(__file__).parents[1]
@@ -48,7 +50,7 @@ def score(name: str, seeds: Sequence[int], full: bool = False) -> dict:
         "example": name,
         "command": f"python -m benchmarks.gallery {name} --seeds {' '.join(map(str, seeds))}{' --full' * full}",
         "date": datetime.date.today().isoformat(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": cores(),
         "versions": {key: value for key, value in versions().items() if key not in ("dm-control", "mujoco")},
         "runs": runs,
     }
@@ -87,13 +89,8 @@ def write_table(name: str) -> None:
     Raises:
         ValueError: the page has no marks.
     """
-    page = PAGES / f"{name}.md"
-    text = page.read_text(encoding="utf-8")
-    if any(mark not in text for mark in MARKS):
-        raise ValueError(f"{page} has no place for the table. Accepted: a page that holds {' and '.join(MARKS)}.")
-    before, after = text.split(MARKS[0])[0], text.split(MARKS[1])[1]
     result = json.loads((SCORES / f"{name}.json").read_text())
-    page.write_text(f"{before}{MARKS[0]}\n\n{table(result)}\n\n{MARKS[1]}{after}", encoding="utf-8")
+    between(PAGES / f"{name}.md", *MARKS, f"\n\n{table(result)}\n\n")
 
 
 def _cell(values: Sequence[float]) -> str:

@@ -30,6 +30,20 @@ def with_table(folder: Path, columns: Sequence[str], table: str) -> str:
     return above + table
 
 
+def between(page: Path, begin: str, end: str, text: str) -> None:
+    """Writes `text` between two marks of a page, in place of what is there.
+
+    Raises:
+      ValueError: the page lacks a mark.
+    """
+    whole = page.read_text(encoding="utf-8")
+    before, found, rest = whole.partition(begin)
+    _, ended, after = rest.partition(end)
+    if not found or not ended:
+        raise ValueError(f"{page} has no place for the table. Accepted: a page that holds {begin} and {end}.")
+    page.write_text(f"{before}{begin}{text}{end}{after}", encoding="utf-8")
+
+
 def write(description: str | None, page: Callable[[Path], str], arguments: Sequence[str] | None) -> None:
     """The command that writes the page of a folder, its only argument, and prints it."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)

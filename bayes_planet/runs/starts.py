@@ -39,9 +39,14 @@ def command() -> str:
     return shlex.join(["python", *sys.orig_argv[1:]])
 
 
+def core_numbers() -> list[int]:
+    """Numbers of the processor cores that this process may use."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+
+
 def cores() -> int:
-    """Processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """How many processor cores this process may use."""
+    return len(core_numbers())
 
 
 def cpuinfo() -> dict[str, str]:

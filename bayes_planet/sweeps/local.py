@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from bayes_planet.runs.starts import core_numbers
 from bayes_planet.sweeps import machine
 from bayes_planet.sweeps.queue import Job
 
@@ -64,7 +65,7 @@ class Local:
         say: Callable[[str], None] = lambda text: None,
         program: Sequence[str] = (sys.executable, "-m", "bayes_planet"),
     ):
-        there, self._cards = machine.cores(), machine.cards() if use_cards else []
+        there, self._cards = core_numbers(), machine.cards() if use_cards else []
         self.at_once = at_once or len(self._cards) or max(1, len(there) // (cores or CORES))
         share = min(cores or max(1, len(there) // self.at_once), len(there))
         self._cores = [

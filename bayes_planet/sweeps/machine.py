@@ -1,4 +1,4 @@
-"""What a machine has for runs side by side: cores, graphics cards, and memory."""
+"""What a machine has for runs side by side, beside cores: graphics cards, and memory."""
 
 import os
 from pathlib import Path
@@ -7,11 +7,6 @@ import psutil
 
 _CGROUP = Path("/sys/fs/cgroup")
 _CARDS = Path("/proc/driver/nvidia/gpus")
-
-
-def cores() -> list[int]:
-    """Numbers of the processor cores that this process may use."""
-    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
 
 
 def cards() -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bayes_planet.sweeps import machine
+from bayes_planet.runs.starts import core_numbers
 from bayes_planet.sweeps.local import GIGABYTE, Local
 from bayes_planet.sweeps.queue import Job, Watch, run_all
 
@@ -70,7 +70,7 @@ time.sleep(1)
     most = []
     assert run_all(jobs, local(2), watch=Watch(passed=lambda running: most.append(len(running)))) == []
     assert max(most) == 2
-    cores, share = machine.cores(), max(1, len(machine.cores()) // 2)
+    cores, share = core_numbers(), max(1, len(core_numbers()) // 2)
     expected = {f"{cores[:share]} {share}", f"{(cores + cores)[share:][:share]} {share}"}
     assert {(tmp_path / f"mark{number}").read_text() for number in range(5)} == expected
 

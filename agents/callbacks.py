@@ -46,8 +46,7 @@ class EvalCallback(BaseCallback):
         (`evaluation.every_episodes`), which have new seeds each time.
       n_eval_episodes: of its own evaluations.
       best_model_save_path: a folder; the best model so far is saved in `best_model` there. None: it is not. Not
-        `model.logdir`, where the run keeps the best of its own evaluations, unless `evaluation.keep_best` is false:
-        ValueError from `learn`.
+        `model.logdir`, where the run keeps the best of its own evaluations: ValueError from `learn`.
       callback_on_new_best: its `_on_step` is called after each evaluation that is the best so far.
       callback_after_eval: likewise after every evaluation.
       seed: of its own evaluations.
@@ -84,10 +83,10 @@ class EvalCallback(BaseCallback):
 
     def _init_callback(self) -> None:
         folder, run = self.best_model_save_path, self.model.logdir
-        if self.model.config.evaluation.keep_best and folder and run and folder.resolve() == run.resolve():
+        if folder and run and folder.resolve() == run.resolve():
             raise ValueError(
-                f"best_model_save_path is {folder}, the run's own folder, and the run keeps a best_model there itself "
-                "(evaluation.keep_best). Give another folder, or None to use the run's, or evaluation.keep_best=false."
+                f"best_model_save_path is {folder}, the run's own folder, and the run keeps a best_model there itself"
+                ". Give another folder, or None to use the run's."
             )
         for callback in self._children:
             callback.parent = self

@@ -28,7 +28,7 @@ def replay(setup: Setup) -> list[dict]:
         config = config_of(size)
         rows = config.env.episode_env_steps // config.env.action_repeat + 1
         folder = setup.folder / f"episodes-{size}"
-        memory = EpisodeStore(folder, config.replay.ram_gigabytes * 1e9, config.replay.compress)
+        memory = EpisodeStore(folder, config.replay.ram_gigabytes * 1e9)
         for index in range(EPISODES):
             memory.add(make_episode(rows, index), index)
         disk = EpisodeStore(folder, 0.0)

@@ -45,7 +45,6 @@ SEARCHES = {
     "120 x 3, + coloured 2": dataclasses.replace(ICEM, noise_exponent=2.0),
     "64 x 3, + coloured 1": dataclasses.replace(ICEM, candidates=64, elites=8, noise_exponent=1.0),
     "64 x 2, + coloured 1": dataclasses.replace(ICEM, candidates=64, elites=8, iterations=2, noise_exponent=1.0),
-    "120 x 3, + coloured 1, stddev 0.5": dataclasses.replace(ICEM, noise_exponent=1.0, initial_stddev=0.5),
 }
 
 

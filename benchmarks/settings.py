@@ -6,6 +6,8 @@ import gymnasium
 import numpy as np
 
 from bayes_planet.config import Config, presets
+from bayes_planet.config.constants import IMAGE_BITS
+from bayes_planet.world_model.rssm import MIN_STDDEV
 from benchmarks.sizes import Sizes
 
 SIZES: dict[str, list[str]] = {"paper": [], "laptop": ["laptop"], "debug": ["debug"]}
@@ -20,7 +22,6 @@ PLAIN_SEARCH = (
     "planner.candidates_decay=1",
     "planner.noise_exponent=0",
     "planner.elites_kept=0",
-    "planner.initial_stddev=1",
 )
 """Overrides that leave the paper's CEM, with the size's own candidates, elites and iterations."""
 
@@ -51,8 +52,8 @@ def sizes_of(config: Config, action_size: int = ACTION_SIZE) -> Sizes:
         depth=model.convolution_depth,
         reward_layers=model.reward_layers,
         reward_units=model.reward_units,
-        image_bits=model.image_bits,
-        min_stddev=model.min_stddev,
+        image_bits=IMAGE_BITS,
+        min_stddev=MIN_STDDEV,
         free_nats=config.loss.free_nats,
         reward_scale=config.loss.reward_scale,
         learning_rate=train.learning_rate,

@@ -118,7 +118,6 @@ def search(simulator: CheetahSimulator, planner: PlannerConfig, seed: Sequence[i
         elites=planner.elites,
         iterations=planner.iterations,
         seed=tf.constant(seed),
-        initial_stddev=planner.initial_stddev,
         noise_exponent=planner.noise_exponent,
         kept=round(planner.elites_kept * planner.elites),
         start=last.shifted() if planner.warm_start and last is not None else None,

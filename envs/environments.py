@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 
 from bayes_planet.config import EnvConfig
+from bayes_planet.config.constants import IMAGE_SIZE
 from bayes_planet.config.settings import require_settings
 from bayes_planet.envs import rendering
 from bayes_planet.envs.contract import Contract
@@ -36,6 +37,7 @@ def make(
     factory: Callable[..., Any] | None = None,
     diagnostics: bool = False,
     backend: rendering.Backend | None = None,
+    image_size: int = IMAGE_SIZE,
 ) -> Environment:
     """Makes the environment that `config` names, in this process.
 
@@ -47,6 +49,7 @@ def make(
         continuous actions. One with an argument `render_mode` gets "rgb_array"; any other is called without arguments.
       diagnostics: add `info["qvel"]`, float64 velocities (dm_control and Gymnasium MuJoCo tasks).
       backend: the GL backend, where it has been found already.
+      image_size: height and width of images, pixels; the agent sees 64.
 
     Raises:
       UnknownTaskError: nothing has that name; the message has the nearest names.
@@ -67,7 +70,7 @@ def make(
         if needs_images:
             backend.require()
         suite_task = ControlSuite(
-            task, backend, config.image_size, config.camera, quality, own_limit=config.episode_env_steps == 0
+            task, backend, image_size, config.camera, quality, own_limit=config.episode_env_steps == 0
         )
         env: gymnasium.Env = suite_task
         env.action_space = _with_limits(suite_task.action_space)
@@ -76,22 +79,25 @@ def make(
         from bayes_planet.envs.sources import gymnasium_tasks
 
         if factory is not None:
-            env, name = gymnasium_tasks.from_factory(factory, config), gymnasium_tasks.OF_A_FACTORY
+            env, name = (
+                gymnasium_tasks.from_factory(factory, config, image_size=image_size),
+                gymnasium_tasks.OF_A_FACTORY,
+            )
         elif isinstance(task, ModuleTask):
-            env, name = gymnasium_tasks.from_module(task, config), task.name
+            env, name = gymnasium_tasks.from_module(task, config, image_size), task.name
         else:
-            env, name = gymnasium_tasks.from_id(config), config.name
+            env, name = gymnasium_tasks.from_id(config, image_size), config.name
         name = gymnasium_tasks.of_class(name, env)
         own_limit = step_limit(env)
         env = Contract(env, name)
         seen = not gymnasium_tasks.draws(env) and images(env.observation_space)
         required = needs_images and not seen
-        render = None if seen else gymnasium_tasks.renderer(env, config, backend, quality, name, required)
+        render = None if seen else gymnasium_tasks.renderer(env, image_size, backend, quality, name, required)
 
     env = ScaledActions(env, name)
     repeated = ActionRepeat(env, config.action_repeat, _limit(config, own_limit, name), name)
     env = Velocities(repeated, name) if diagnostics else repeated
-    result = Environment(env, config.observations, config.image_size, render, name)
+    result = Environment(env, config.observations, image_size, render, name)
     result.action_repeat, result.episode_steps = repeated.action_repeat, repeated.episode_steps
     result.description = {
         "gl_backend": backend.name,

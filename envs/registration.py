@@ -75,10 +75,10 @@ class SuiteTask(gymnasium.Env):
         from bayes_planet.envs.environments import make
 
         config = EnvConfig(
-            name=task, observations=observations, image_size=image_size, action_repeat=action_repeat,
+            name=task, observations=observations, action_repeat=action_repeat,
             episode_env_steps=episode_env_steps, camera=camera, render_quality=render_quality, gl_backend=gl_backend,
         )  # fmt: skip
-        self._env = make(config)
+        self._env = make(config, image_size=image_size)
         self.render_mode = render_mode
         self.observation_space = self._env.observation_space
         self.action_space = self._env.action_space

@@ -200,8 +200,9 @@ def test_a_wrong_override_names_itself_and_what_is_accepted(item, said):
         ("model.activation=rellu", ["model.activation is 'rellu'", "gelu", "Did you mean 'relu'"]),
         ("planner.candidates=4 planner.elites=4 planner.elites_kept=0.9", ["planner.elites_kept is 0.9", "less than"]),
         ("planner.elites=4 planner.elites_kept=0.1", ["planner.elites_kept is 0.1", "one or more of them"]),
-        ("env.observations=state model.vector_layers=0", ["model.vector_layers is 0", "1 or more layers"]),
-        ("env.observations=both model.vector_layers=0", ["model.vector_layers is 0", "1 or more layers"]),
+        ("model.vector_layers=0", ["model.vector_layers is 0", "Accepted: 2, or leave it out", "before version 0.2"]),
+        ("model.normalise_states=false", ["model.normalise_states is False", "Accepted: true, or leave it out"]),
+        ("env.image_size=[64]", ["env.image_size is [64]", "Accepted: 64, or leave it out"]),
         ("train.clip_norm=1e400", ["train.clip_norm is inf", "a finite number"]),
         ("env.timeout_seconds=nan", ["env.timeout_seconds is nan", "a positive number"]),
         ("env.timeout_seconds=-inf", ["env.timeout_seconds is -inf", "a positive number"]),
@@ -214,7 +215,7 @@ def test_a_value_out_of_range_says_what_the_record_says(item, said):
         assert part in str(error.value)
 
 
-MAY_BE_INFINITE = {"env.timeout_seconds", "replay.ram_gigabytes", "train.checkpoint_minutes"}
+MAY_BE_INFINITE = {"env.timeout_seconds", "replay.ram_gigabytes"}
 
 
 @pytest.mark.parametrize("key", [key for key, value in DEFAULTS.items() if isinstance(value, float)])

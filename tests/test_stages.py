@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from bayes_planet.config import Config, presets, stages
 
 TWO = [
-    "20: loss.policy_weight_samples=2 loss.policy_uncertainty_bonus=-1",
+    "20: loss.policy_uncertainty_bonus=-1 replay.drop_fraction=0.5",
     "50:  train.learning_rate=1e-4  loss.policy_uncertainty_bonus=-0.5",
 ]
 
@@ -19,18 +19,18 @@ def with_stages(*texts: str, **overrides: object) -> Config:
 
 
 def learnt_with(config: Config) -> tuple:
-    return config.loss.policy_weight_samples, config.loss.policy_uncertainty_bonus, config.train.learning_rate
+    return config.replay.drop_fraction, config.loss.policy_uncertainty_bonus, config.train.learning_rate
 
 
 @pytest.mark.parametrize(
     ("episodes", "expected"),
     [
-        (0, (1, 0.0, 1e-3)),
-        (19, (1, 0.0, 1e-3)),
-        (20, (2, -1.0, 1e-3)),
-        (49, (2, -1.0, 1e-3)),
-        (50, (2, -0.5, 1e-4)),
-        (999, (2, -0.5, 1e-4)),
+        (0, (0.0, 0.0, 1e-3)),
+        (19, (0.0, 0.0, 1e-3)),
+        (20, (0.5, -1.0, 1e-3)),
+        (49, (0.5, -1.0, 1e-3)),
+        (50, (0.5, -0.5, 1e-4)),
+        (999, (0.5, -0.5, 1e-4)),
     ],
 )
 def test_a_stage_begins_with_its_episode_and_wins_from_there(episodes, expected):
@@ -39,8 +39,8 @@ def test_a_stage_begins_with_its_episode_and_wins_from_there(episodes, expected)
 
 def test_a_stage_wins_over_what_the_run_was_given():
     config = with_stages(*TWO, train__learning_rate=3e-3)
-    assert learnt_with(stages.at(config, 49)) == (2, -1.0, 3e-3)
-    assert learnt_with(stages.at(config, 50)) == (2, -0.5, 1e-4)
+    assert learnt_with(stages.at(config, 49)) == (0.5, -1.0, 3e-3)
+    assert learnt_with(stages.at(config, 50)) == (0.5, -0.5, 1e-4)
 
 
 @given(st.lists(st.integers(6, 60), min_size=1, max_size=4, unique=True), st.integers(0, 70), st.integers(0, 70))

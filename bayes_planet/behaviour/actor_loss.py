@@ -8,6 +8,7 @@ from bayes_planet import bayesian_layers
 from bayes_planet.behaviour.actor import Behaviour, act_ahead
 from bayes_planet.behaviour.model import BehaviourModel
 from bayes_planet.behaviour.returns import VALUE_TRACE, lambda_returns, pessimistic
+from bayes_planet.config import LossConfig
 from bayes_planet.world_model.rssm import State
 from bayes_planet.world_model.subsets import choose_rows, size
 
@@ -38,18 +39,23 @@ class ActorTerms(NamedTuple):
     uncertainty: tf.Tensor | None
 
 
+def rollouts_from_each_state(settings: LossConfig) -> int:
+    """2 where their standard deviation counts, else 1."""
+    return 2 if settings.policy_uncertainty_bonus else 1
+
+
 def imagine_behaviour(model: BehaviourModel, posterior: State, weights: dict, seed: tf.Tensor) -> Imagined:
     """Rolls the policy out from posterior states, `loss.policy_horizon` steps ahead, differentiable in its variables.
 
-    With `loss.policy_weight_samples` of 2 or more there are so many rollouts from each state, with the same noise of
-    the policy, each under weights and state noise of its own.
+    With `loss.policy_uncertainty_bonus` there are two rollouts from each state, with the same noise of the policy, each
+    under weights and state noise of its own.
 
     Args:
       model: with `model.policy` and `model.value`.
       posterior: State [B, T, ...]. A share `START_FRACTION` of its rows is where rollouts start;
         rows of padding count too, as their states are states like others.
       weights: one weight sample of the transition, so that over updates the policy is right for the whole belief. Not
-        used where `loss.policy_weight_samples` asks for more.
+        used with `loss.policy_uncertainty_bonus`.
       seed: int32 [2].
     """
     settings = model.config.loss
@@ -61,7 +67,7 @@ def imagine_behaviour(model: BehaviourModel, posterior: State, weights: dict, se
         start = State(*(tf.gather(value, chosen) for value in start))
     shape = [size(start.belief, 0), settings.policy_horizon, model.action_size]
     noise = tf.random.stateless_normal(shape, fold(seed, 1))
-    draws = settings.policy_weight_samples
+    draws = rollouts_from_each_state(settings)
     if draws > 1:
         weights = bayesian_layers.sample_weights(model.rssm, fold(seed, 3), samples=draws, shared=True)
         start = State(*(tf.tile(value[None], [draws, 1, 1]) for value in start))
@@ -91,7 +97,7 @@ def actor_terms(model: BehaviourModel, imagined: Imagined, reward_error: tf.Tens
     G are the lambda-returns of predicted rewards and values over the rollout, through which the gradient reaches the
     policy's parameters. With several `model.value_heads` it is their mean less stddev. With `loss.policy_normalise`
     what is earned and the bonus are divided by the range of G over the states, its 5 to 95 percentiles. With
-    `loss.policy_weight_samples` of 2 or more std_S is the sample standard deviation over the rollouts from one state:
+    `loss.policy_uncertainty_bonus` std_S is the sample standard deviation over the rollouts from one state:
     below 0, the bonus asks for what is earned whatever the weights are. It is `loss.policy_uncertainty_bonus`.
 
     Args:
@@ -108,7 +114,7 @@ def actor_terms(model: BehaviourModel, imagined: Imagined, reward_error: tf.Tens
     earned = tf.reduce_mean(returns[:, :-1])
     entropy = tf.reduce_mean(tf.reduce_sum(tf.math.log(imagined.ahead.stddev), -1))
     loss = -(earned / unit + ENTROPY_SCALE * entropy)
-    uncertainty, draws = None, settings.policy_weight_samples
+    uncertainty, draws = None, rollouts_from_each_state(settings)
     if draws > 1:
         uncertainty = tf.reduce_mean(_sample_stddev(tf.reshape(returns[:, 0], [draws, -1])))
         loss -= settings.policy_uncertainty_bonus * uncertainty / unit

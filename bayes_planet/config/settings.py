@@ -25,7 +25,6 @@ class EnvConfig(Settings):
 
     name: str = setting("dm_control/cheetah-run", "task: dm_control/DOMAIN-TASK, a Gymnasium id, or MODULE:NAME, where NAME is a class, a function that makes an environment, or an id that MODULE registers", part="task")
     observations: str = setting("pixels", "what the agent sees: pixels, state, or both", one_of("pixels", "state", "both"))
-    image_size: int = setting(64, "pixels, height and width of the rendered image; the agent's convolutions are built for 64", at_least(1, "pixels"), "PlaNet, Sec. 5")
     camera: str = setting("auto", "camera name or number; auto: 0, 2 for quadruped, and where a Gymnasium environment draws from by itself", part="task")
     action_repeat: int = setting(4, "env steps one action is held; rewards are summed", at_least(1, "env steps"), "PlaNet, App. A", part="task")
     episode_env_steps: int = setting(1000, "env steps after which an episode is cut; 0: the task's own limit", at_least(0, "env steps"), part="task")
@@ -63,20 +62,16 @@ class ModelConfig(Settings):
     belief_units: int = setting(200, "units of the deterministic state (GRU)", at_least(1), "PlaNet, App. A")
     stochastic_units: int = setting(30, "units of the stochastic state", at_least(1), "PlaNet, App. A")
     hidden_units: int = setting(200, "units of the transition's hidden layers", at_least(1), "PlaNet, App. A")
-    min_stddev: float = setting(0.1, "added to the softplus stddev of prior and posterior", at_least(0), "google-research/planet")
     activation: str = setting("relu", "activation of every hidden layer; rms_silu: the layer's outputs are divided by their root mean square, then SiLU (ReLU where a convolution has many positions)", one_of(*ACTIVATIONS), "PlaNet, App. A; rms_silu: DreamerV3 (Hafner et al. 2023)")
     convolution_depth: int = setting(32, "channels of the first encoder convolution; the others scale with it", at_least(1), "PlaNet, App. A")
-    vector_layers: int = setting(2, "hidden layers of the encoder and decoder of state observations", at_least(0, "layers"))
     vector_units: int = setting(200, "their units", at_least(1))
     reward_layers: int = setting(3, "hidden layers of the reward head", at_least(0, "layers"), "google-research/planet")
     reward_units: int = setting(300, "their units", at_least(1), "google-research/planet")
-    image_bits: int = setting(5, "bits an image is quantised to before noise is added", within(1, 8, "1 to 8 bits"), "PlaNet, Sec. 5")
-    normalise_states: bool = setting(True, "state observations are shifted and scaled to mean 0 and stddev 1 over the replay, and clipped to +-10")
     continuation: bool = setting(False, "a head, with the layers of the reward head, predicts whether the episode goes on; the planner counts rewards after a predicted end for less", source="DreamerV2, Sec. 2")
     value: bool = setting(False, "a head, with the layers of the reward head, predicts the return after a state, discounted by loss.value_discount; the planner may add it to its plans (planner.value_scale)", source="POLO (Lowrey et al. 2019)")
     policy: bool = setting(False, "with model.value, an actor network, with the layers of the reward head, acts at once; it learns in imagination to maximise the return that the model predicts, and the value is that of the actor; the planner tries what it would do (planner.policy_candidates), or does it (planner.method=policy)", source="Dreamer (Hafner et al. 2020); TD-MPC (Hansen et al. 2022)")
     value_heads: int = setting(1, "with model.value, so many such heads, each learning from returns of its own; the value is their mean minus their stddev, against imagination that overrates", at_least(1), "after REDQ (Chen et al. 2021)")
-    learnt_scales: bool = setting(False, "each term of the world model's loss counts by a learnt factor, about one over the term's size, besides its own in loss (image_scale, state_scale, reward_scale, overshooting_scale, state_kl_scale, continuation_scale), which then has no unit", source="HarmonyDream (Ma et al. 2024)")
+    learnt_scales: bool = setting(False, "each term of the world model's loss counts by a learnt factor, about one over the term's size, besides its own in loss (image_scale, state_scale, reward_scale, overshooting_scale, state_kl_scale), which then has no unit", source="HarmonyDream (Ma et al. 2024)")
     factory: str = setting("WorldModel", "what makes the world model: the package's WorldModel, or MODULE:NAME of a class or function of your own (docs/your_own_model.md)", Rule(_is_factory, "WorldModel, or MODULE:NAME"))
     bayesian: BayesianConfig = dataclasses.field(default_factory=BayesianConfig)
 
@@ -94,16 +89,10 @@ class LossConfig(Settings):
     overshooting_steps: int = setting(0, "agent steps ahead that training predicts rewards without looking, from every posterior state; 0: none", at_least(0), change="announced")
     overshooting_scale: float = setting(100.0, "with overshooting_steps, factor on these rewards' mean negative log-likelihood", at_least(0), change="announced")
     overshooting_fraction: float = setting(1.0, "share of the posterior states, drawn afresh each update, that it starts from; the loss stays unbiased", within(0, 1, "above 0, to 1", open_low=True), change="announced")
-    continuation_scale: float = setting(10.0, "with model.continuation, factor on the continuation's negative log-likelihood", at_least(0), change="announced")
     value_discount: float = setting(0.97, "with model.value, the factor by which a reward counts less for each agent step that it comes later", within(0, 1, "0 to below 1", open_high=True), change="announced")
     policy_horizon: int = setting(12, "with model.policy, agent steps of imagination that the actor learns from", at_least(1, "agent steps"), "Dreamer has 15", change="announced")
     policy_normalise: bool = setting(False, "with model.policy, returns are counted in ranges (5 to 95 percentiles) of the returns from the batch's states, so that the entropy counts the same whatever rewards are", source="DreamerV3 (Hafner et al. 2023)", change="announced")
-    policy_weight_samples: int = setting(1, "with model.policy, rollouts from each state, each under a weight sample of its own; 1: under the update's", at_least(1), change="announced")
-    policy_uncertainty_bonus: float = setting(0.0, "with policy_weight_samples of 2 or more, reward an agent step for each unit of standard deviation over them; below 0: caution", change="announced")
-
-    def check(self) -> None:
-        bonus = self.policy_uncertainty_bonus
-        require(self.policy_weight_samples > 1 or bonus == 0, "loss.policy_uncertainty_bonus", bonus, "0 without loss.policy_weight_samples of 2 or more, over which rollouts can differ")
+    policy_uncertainty_bonus: float = setting(0.0, "with model.policy, reward an agent step for each unit of standard deviation over two rollouts from each state, each under a weight sample of its own; below 0: caution; 0: one rollout, under the update's sample", change="announced")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +107,6 @@ class PlannerConfig(Settings):
     weights: str = setting("mean", "weights candidates are rolled out under: mean; sample (one draw a decision); average (every candidate under each of weight_samples draws)", one_of("mean", "sample", "average"), change="announced")
     weight_samples: int = setting(1, "weight draws for average", at_least(1), change="announced")
     warm_start: bool = setting(False, "start from the last plan, moved on by a step, instead of from 0", source="iCEM (Pinneri et al. 2020), Sec. 3.4", change="announced")
-    initial_stddev: float = setting(1.0, "stddev of the first candidates", above_zero(), "PlaNet, App. A", change="announced")
     candidates_decay: float = setting(1.0, "factor by which candidates become fewer from one iteration to the next, down to twice the elites", at_least(1), "iCEM, Sec. 3.3", change="announced")
     noise_exponent: float = setting(0.0, "candidates' noise has the power spectrum 1 / f^noise_exponent over time; 0: white", at_least(0), "iCEM, Sec. 3.1", change="announced")
     elites_kept: float = setting(0.0, "share of the elites that take part in the next iteration (with warm_start: in the next decision too)", within(0, 1, "0 to below 1", open_high=True), "iCEM, Sec. 3.2", change="announced")
@@ -141,10 +129,8 @@ class ReplayConfig(Settings):
     GROUP = "replay"
 
     ram_gigabytes: float = setting(2.0, "GB of decoded episodes kept in memory; the rest is read from disk when drawn; inf: all are kept", above_zero("number of GB"), change="freely", part="machine", infinite=True)
-    compress: bool = setting(True, "compress episode files (about 10 times smaller, slower to write)", change="freely", part="machine")
     drop_fraction: float = setting(0.0, "share of a batch's sequences that show a drop of the reward, large ones above all: falls are few, and all depends on them; the rest are drawn uniformly", within(0, 1, "0 to 1"), "in place of prioritized replay (Schaul et al. 2016)", change="announced")
-    recent_fraction: float = setting(0.0, "share of a batch's sequences that are of the newest replay.recent_episodes, which uniform draws show ever less often: what the agent does now", at_least(0), "Wang & Ross 2019 (Emphasizing Recent Experience)", change="announced")
-    recent_episodes: int = setting(10, "the newest so many episodes", at_least(1, "episodes"), change="announced")
+    recent_fraction: float = setting(0.0, "share of a batch's sequences that are of the newest 10 episodes, which uniform draws show ever less often: what the agent does now", at_least(0), "Wang & Ross 2019 (Emphasizing Recent Experience)", change="announced")
 
     def check(self) -> None:
         left = 1 - self.drop_fraction
@@ -173,11 +159,7 @@ class TrainConfig(Settings):
     precision: str = setting("auto", "compute type of matrix products and convolutions: float32, bfloat16, auto (bfloat16 where the processor or accelerator has matrix units for it); parameters are float32", one_of("auto", "float32", "bfloat16"))
     xla: str = setting("auto", "compile update and plan with XLA: always, never, auto (on GPU and TPU)", one_of("auto", "always", "never"), part="machine")
     collect_during_updates: bool = setting(False, "collect the next episode, with the weights from before the updates, while they run", change="announced")
-    checkpoints_kept: int = setting(3, "newest checkpoints kept", at_least(1), change="freely", part="machine")
-    checkpoint_minutes: float = setting(10.0, "minutes between checkpoints within the updates of an episode; one follows every episode anyway; inf: no other", above_zero(), change="freely", part="machine", infinite=True)
-    log_every_updates: int = setting(20, "updates whose mean makes one row of metrics.jsonl", at_least(1), change="freely", part="machine")
     track: str = setting("none", "where rows, videos, settings and the report go too: none, wandb (Weights & Biases), mlflow; each is told by its own environment variables where its server is (docs/many_runs.md)", one_of("none", "wandb", "mlflow"), change="freely", part="machine")
-    skipped_updates_limit: int = setting(20, "updates in a row with a gradient that is not finite, after which training stops", at_least(1), change="announced", part="machine")
 
     def check(self) -> None:
         require(self.episodes >= self.seed_episodes, "train.episodes", self.episodes, f"at least train.seed_episodes, {self.seed_episodes}")
@@ -199,7 +181,6 @@ class EvaluationConfig(Settings):
     context_steps: int = setting(5, "frames the open-loop prediction may see", at_least(1), "PlaNet, Sec. 5", change="freely", part="machine")
     prediction_steps: int = setting(45, "frames it then predicts without looking", at_least(1), "Bayesian Layers v1, Fig. 11", change="freely", part="machine")
     videos: int = setting(3, "sequences in an open-loop video; 0: neither a video nor open_loop/* and predictive/* metrics", at_least(0, "sequences"), change="freely", part="machine")
-    keep_best: bool = setting(True, "save the agent of the best evaluation so far, by its mean return, in best_model/", change="freely", part="machine")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -222,8 +203,6 @@ class Config(Settings):
         require(model.value or not model.policy, "model.policy", model.policy, "false without model.value=true, which says what the return after the actor's imagination is")
         require(model.policy or planner.policy_candidates == 0, "planner.policy_candidates", planner.policy_candidates, "0 without model.policy=true, which trains the actor")
         require(model.policy or planner.method != "policy", "planner.method", planner.method, "cem without model.policy=true, which trains the actor")
-        require(model.vector_layers >= 1 or self.env.observations == "pixels", "model.vector_layers", model.vector_layers, "1 or more layers for state observations")
-        require(self.env.image_size == 64 or self.env.observations == "state", "env.image_size", self.env.image_size, "64 (the convolutions are built for it)")
         bonus, averaged = planner.uncertainty_bonus, planner.weights == "average" and planner.weight_samples >= 2
         require(bonus == 0 or averaged, "planner.uncertainty_bonus", bonus, "0 without planner.weights=average and planner.weight_samples=2 or more, over which it weighs the stddev")
         random = model.bayesian.layers or model.factory != "WorldModel"

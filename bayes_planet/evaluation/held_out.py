@@ -94,10 +94,7 @@ def check_rows(rows: int, context_steps: int) -> None:
 
 def check_reference(env: EnvConfig, other: EnvConfig, run: str, reference: str) -> None:
     """Raises ValueError unless two agents can be measured on the same episodes; `run`, `reference` name them."""
-    one, two = (
-        f"{each.name} with {each.observations}, action repeat {each.action_repeat}, {each.image_size} pixels"
-        for each in (env, other)
-    )
+    one, two = (f"{each.name} with {each.observations}, action repeat {each.action_repeat}" for each in (env, other))
     if one != two:
         raise ValueError(
             f"{reference} is a run of another task or other observations: {two}; {run} has {one}. Accepted: the same."

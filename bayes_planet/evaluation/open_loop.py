@@ -19,7 +19,7 @@ class OpenLoop:
     Attributes:
       context_steps: steps whose observation the model saw; their "prediction" is a reconstruction.
       true, predicted: 'image' uint8 [B, T, 64, 64, 3] and/or 'state' float32 [B, T, n], and 'reward' [B, T].
-      state_stddev: float32 [n], what one unit of the model's state is (`model.normalise_states`); None: 1.
+      state_stddev: float32 [n], what one unit of the model's state is; None: 1.
     """
 
     context_steps: int

@@ -20,7 +20,7 @@ CHUNK, CHUNK_WITHOUT_IMAGES = 4, 16  # sequences predicted at a time; a weight d
 class Predictive:
     """What a model says of B sequences of T = context + prediction steps, over S weight draws and K state draws.
 
-    One unit of an image is black to white, one of a state the stddev over a model's replay (`model.normalise_states`):
+    One unit of an image is black to white, one of a state the stddev over a model's replay:
     this model's, or that of the model it is compared with, see `scale_of` in `predict_distribution`.
 
     Attributes:

@@ -19,7 +19,6 @@ class Planner:
 
       mean: the posterior mean.
       sample: one draw for all candidates (Thompson sampling).
-      spread: S draws, each for N / S of the candidates.
       average: every candidate under each of S draws; return = mean + uncertainty_bonus * stddev over draws. A candidate
         has the same state noise under every draw, so only the weights differ; with `config.noise_per_draw` a draw has
         state noise of its own, the same for all candidates (common random numbers; PEGASUS, Ng & Jordan 2000).
@@ -93,7 +92,6 @@ class Planner:
             elites=config.elites,
             iterations=config.iterations,
             seed=fold(seed, 0),
-            initial_stddev=config.initial_stddev,
             noise_exponent=config.noise_exponent,
             kept=self.kept,
             start=last.shifted() if config.warm_start and last is not None else None,

@@ -14,7 +14,7 @@ def draw_batch(replay: EpisodeStore, config: Config, update: int) -> dict[str, n
     """The batch of update 0, 1, ..., arrays [B, L, ...] as `EpisodeStore.sample` gives them."""
     train, settings = config.train, config.replay
     seed = (config.seed, int(Stream.BATCH), update)
-    shares = Shares(settings.drop_fraction, settings.recent_fraction, settings.recent_episodes)
+    shares = Shares(settings.drop_fraction, settings.recent_fraction)
     return replay.sample(train.batch_size, train.sequence_length, seed, shares)
 
 

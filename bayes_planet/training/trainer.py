@@ -32,6 +32,14 @@ from bayes_planet.training.saved.restoring import checkpoints
 from bayes_planet.training.saved.saver import Saver
 from bayes_planet.training.schedule import Counters, Task, as_saved, explains, extra_updates, next_task, updates_due
 
+CHECKPOINTS_KEPT = 3
+CHECKPOINT_MINUTES = 10.0
+"""Between checkpoints within the updates of an episode; one follows every episode anyway."""
+LOG_EVERY_UPDATES = 20
+"""Updates whose mean makes one row of metrics.jsonl."""
+SKIPPED_UPDATES_LIMIT = 20
+"""Updates in a row with a gradient that is not finite, after which training stops."""
+
 
 class Trainer:
     """Trains one run in its folder.
@@ -67,8 +75,8 @@ class Trainer:
         self._collector = Collector(config, environments, agent.collecting, action_size, events.note)
         self._should_stop = should_stop
         self._events = events
-        self.replay = EpisodeStore(directory.episodes, config.replay.ram_gigabytes * 1e9, config.replay.compress)
-        self.checkpoints = checkpoints(directory.checkpoints, agent, keep=config.train.checkpoints_kept, frozen=True)
+        self.replay = EpisodeStore(directory.episodes, config.replay.ram_gigabytes * 1e9)
+        self.checkpoints = checkpoints(directory.checkpoints, agent, keep=CHECKPOINTS_KEPT, frozen=True)
         self.metrics = MetricsWriter(directory.metrics)
         self._evaluated_at, self._extra_updates = -1, 0
         self._skipped_in_a_row = 0
@@ -126,7 +134,7 @@ class Trainer:
         Raises:
           Interrupted: `should_stop` said so; everything is saved.
           NotSavedError: a checkpoint could not be saved.
-          TrainingDivergedError: see `train.skipped_updates_limit`.
+          TrainingDivergedError: the last `SKIPPED_UPDATES_LIMIT` updates had gradients that are not finite.
         """
         work = {Task.COLLECT: self._collect, Task.UPDATE: self._train, Task.EVALUATE: self._evaluate}
         try:
@@ -229,7 +237,6 @@ class Trainer:
         return row
 
     def _train(self) -> None:
-        train = self.config.train
         first, last = self.counters.updates, updates_due(self.config, self.counters)
         pending: list[dict] = []
         self._collect_meanwhile()  # before the statistics: its weights were trained with those it has
@@ -240,12 +247,12 @@ class Trainer:
                 pending.append(self.learner.update(batch, self.replay.rows))
                 self._tell(self._events.progress, "updates", update + 1 - first, last - first)
                 stop = self._should_stop()
-                if (update + 1) % train.log_every_updates == 0 or update + 1 == last or stop:
+                if (update + 1) % LOG_EVERY_UPDATES == 0 or update + 1 == last or stop:
                     self._log_updates(pending, time.perf_counter() - start)
                     pending, start = [], time.perf_counter()
                 if stop:
                     return
-                if self._saver.seconds > 60 * train.checkpoint_minutes:
+                if self._saver.seconds > 60 * CHECKPOINT_MINUTES:
                     self.save()
 
     def _normalise(self) -> None:
@@ -256,7 +263,7 @@ class Trainer:
         for each in skipped:
             self._skipped_in_a_row = self._skipped_in_a_row + 1 if each else 0
         self._write({**values, "speed/updates_per_second": len(pending) / seconds, "replay/rows": self.replay.rows})
-        if self._skipped_in_a_row >= self.config.train.skipped_updates_limit:
+        if self._skipped_in_a_row >= SKIPPED_UPDATES_LIMIT:
             raise TrainingDivergedError(
                 f"The last {self._skipped_in_a_row} updates had gradients that are not finite. The newest checkpoint "
                 f"in {self.directory.checkpoints} is older than that. Lower train.learning_rate or train.clip_norm, "
@@ -289,9 +296,8 @@ class Trainer:
             values["speed/milliseconds_per_evaluation_plan"] = milliseconds
         values |= {**live.values, **histogram_metrics(self.agent.world_model.rssm)}
         row = self._write(values)
-        if config.evaluation.keep_best:
-            progress = {"episodes": counters.episodes, "env_steps": self.env_steps, "updates": counters.updates}
-            keep_best(self.directory, self.agent, score, progress, self._events.note)
+        progress = {"episodes": counters.episodes, "env_steps": self.env_steps, "updates": counters.updates}
+        keep_best(self.directory, self.agent, score, progress, self._events.note)
         self._tell(self._events.evaluation, score, row)
 
     def close(self) -> None:

@@ -11,6 +11,9 @@ from bayes_planet.world_model import transition_layers
 from bayes_planet.world_model.networks import activations
 from bayes_planet.world_model.scan import scan
 
+MIN_STDDEV = 0.1
+"""Added to the softplus of prior and posterior stddevs (google-research/planet)."""
+
 
 class State(NamedTuple):
     """A latent state: the Gaussian over its stochastic part, a sample of it, and the deterministic belief.
@@ -33,7 +36,7 @@ class RSSM(tf.Module):
     """Recurrent state-space model of arXiv:1811.04551, Sec. 3, in the form of google-research/planet.
 
         belief_t  = gru(prior_input(sample_{t-1}, action_{t-1}), belief_{t-1})
-        prior     = N(prior_mean, min_stddev + softplus(prior_stddev))   of prior_hidden(belief_t)
+        prior     = N(prior_mean, MIN_STDDEV + softplus(prior_stddev))   of prior_hidden(belief_t)
         posterior = N(...)                                               of posterior_hidden(belief_t, embedding_t)
 
     Args:
@@ -52,7 +55,7 @@ class RSSM(tf.Module):
         self.stochastic_units = config.stochastic_units
         self.belief_units = config.belief_units
         self.feature_size = config.stochastic_units + config.belief_units
-        self._min_stddev = config.min_stddev
+        self.min_stddev = MIN_STDDEV
         self._keeps_signs = config.bayesian.estimator == "flipout" and bool(config.bayesian.layers)
 
         def dense(
@@ -219,7 +222,7 @@ class RSSM(tf.Module):
 
     def _gaussian(self, mean: tf.Tensor, stddev: tf.Tensor, noise: tf.Tensor, belief: tf.Tensor) -> State:
         mean = tf.cast(mean, tf.float32)
-        stddev = tf.nn.softplus(tf.cast(stddev, tf.float32)) + self._min_stddev
+        stddev = tf.nn.softplus(tf.cast(stddev, tf.float32)) + self.min_stddev
         return State(mean, stddev, mean + stddev * noise, belief)
 
     @staticmethod

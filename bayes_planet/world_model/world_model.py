@@ -24,6 +24,11 @@ from bayes_planet.world_model.overshooting import imagine_ahead, overshooting_nl
 from bayes_planet.world_model.rssm import RSSM, State
 from bayes_planet.world_model.subsets import choose_rows, share, size
 
+VECTOR_LAYERS = 2
+"""Hidden layers of the encoder and decoder of state observations."""
+CONTINUATION_SCALE = 10.0
+"""Factor on the continuation's negative log-likelihood."""
+
 
 class Rollouts(NamedTuple):
     """Features [n, D, Z + H] predicted ahead, and the rows of `windows` that they start from; None: all."""
@@ -63,7 +68,7 @@ class WorldModel(tf.Module):
       policy: Keras dtype policy of matrix products and convolutions.
 
     Attributes:
-      normaliser: scales state observations; None without them, or without `model.normalise_states`.
+      normaliser: scales state observations; None without them.
     """
 
     def __init__(
@@ -92,12 +97,11 @@ class WorldModel(tf.Module):
             self._decoders["image"] = ImageDecoder(model.convolution_depth, model.activation, policy)
         if "state" in self.observation_shapes:
             size = self.observation_shapes["state"][0]
-            self._encoders["state"] = VectorEncoder(model.vector_layers, model.vector_units, model.activation, policy)
+            self._encoders["state"] = VectorEncoder(VECTOR_LAYERS, model.vector_units, model.activation, policy)
             self._decoders["state"] = DenseHead(
-                model.vector_layers, model.vector_units, size, model.activation, policy, "vector_decoder"
+                VECTOR_LAYERS, model.vector_units, size, model.activation, policy, "vector_decoder"
             )
-            if model.normalise_states:
-                self.normaliser = StateNormaliser(size)
+            self.normaliser = StateNormaliser(size)
         embedding_size = sum(encoder.embedding_size for encoder in self._encoders.values())
         self.rssm = RSSM(model, action_size, embedding_size, policy)
 
@@ -134,7 +138,7 @@ class WorldModel(tf.Module):
             raise ValueError(f"The observation lacks {sorted(missing)}. Accepted: {sorted(self.observation_shapes)}.")
         prepared = {}
         if "image" in self.observation_shapes:
-            prepared["image"] = images.preprocess(observation["image"], seed, self.config.model.image_bits)
+            prepared["image"] = images.preprocess(observation["image"], seed)
         if "state" in self.observation_shapes:
             state = tf.cast(observation["state"], tf.float32)
             prepared["state"] = state if self.normaliser is None else self.normaliser.normalise(state)
@@ -330,7 +334,7 @@ class WorldModel(tf.Module):
         metrics["elbo"] = -(tf.add_n(list(likelihoods.values())) + reward + state_kl + weight_kl_per_step)
         if self.continues:
             continuation = mean(continuation_nll(batch["is_terminal"], self._continuation_logits(features)))
-            total += counted("continuation", continuation, scales.continuation_scale)
+            total += counted("continuation", continuation, CONTINUATION_SCALE)
             metrics["loss/continuation"] = continuation
             metrics["elbo"] -= continuation
         if weight_kl:

@@ -13,6 +13,7 @@ import gymnasium
 import numpy as np
 
 from bayes_planet.config import EnvConfig
+from bayes_planet.config.constants import IMAGE_SIZE
 from bayes_planet.envs import rendering
 from bayes_planet.envs.errors import NoGLError, UnknownTaskError, UnsupportedSpaceError
 from bayes_planet.envs.images import IMAGE
@@ -22,7 +23,7 @@ OF_A_FACTORY = "the environment of your factory"
 _MUJOCO_MODULE = "gymnasium.envs.mujoco"
 
 
-def from_id(config: EnvConfig) -> gymnasium.Env:
+def from_id(config: EnvConfig, image_size: int = IMAGE_SIZE) -> gymnasium.Env:
     """Makes the environment with the id `config.name`, ready to give RGB frames.
 
     MuJoCo environments draw from `config.camera`, and Gymnasium's own straight at `image_size`. An id without a version
@@ -43,7 +44,7 @@ def from_id(config: EnvConfig) -> gymnasium.Env:
     if specification is not None:
         if str(specification.entry_point).startswith(_MUJOCO_MODULE):
             _log_mujoco_warnings()
-            arguments.update(width=config.image_size, height=config.image_size)
+            arguments.update(width=image_size, height=image_size)
         creator = _creator(specification.entry_point)
 
     def made(**render_mode: Any) -> gymnasium.Env:
@@ -61,7 +62,9 @@ def from_id(config: EnvConfig) -> gymnasium.Env:
     return env
 
 
-def from_factory(factory: Callable[..., Any], config: EnvConfig, name: str = OF_A_FACTORY) -> gymnasium.Env:
+def from_factory(
+    factory: Callable[..., Any], config: EnvConfig, name: str = OF_A_FACTORY, image_size: int = IMAGE_SIZE
+) -> gymnasium.Env:
     """Calls the user's factory; one that takes a `render_mode` gets rgb_array. MuJoCo draws from `config.camera`.
 
     Args:
@@ -85,7 +88,7 @@ def from_factory(factory: Callable[..., Any], config: EnvConfig, name: str = OF_
     if "dm_env" in sys.modules and isinstance(env, sys.modules["dm_env"].Environment):
         from bayes_planet.envs.sources.dm_environment import DmEnvironment
 
-        return DmEnvironment(env, config.image_size, config.camera)
+        return DmEnvironment(env, image_size, config.camera)
     called = "The environment factory" if name == OF_A_FACTORY else f"env.name is {name!r}, which"
     raise TypeError(
         f"{called} gave {type(env).__name__}. Accepted: a gymnasium.Env or a dm_env.Environment "
@@ -99,7 +102,7 @@ def of_class(name: str, env: gymnasium.Env) -> str:
     return f"{name} ({type(made).__name__})" if name == OF_A_FACTORY else name
 
 
-def from_module(task: ModuleTask, config: EnvConfig) -> gymnasium.Env:
+def from_module(task: ModuleTask, config: EnvConfig, image_size: int = IMAGE_SIZE) -> gymnasium.Env:
     """Makes the environment that `module:attribute` names: a class, a function, or an id that the module registers.
 
     The module is looked for in the present folder too, as uvicorn and others do.
@@ -112,13 +115,13 @@ def from_module(task: ModuleTask, config: EnvConfig) -> gymnasium.Env:
         factory = functools.reduce(getattr, task.attribute.split("."), module)
     except AttributeError as error:
         if registered(task.attribute) is not None:
-            return from_id(config)
+            return from_id(config, image_size)
         makers = sorted(name for name, value in vars(module).items() if callable(value) and not name.startswith("_"))
         raise UnknownTaskError(
             f"env.name is {task.name!r}, but {task.module} has no {task.attribute} and registers no such id. Classes "
             f"and functions there: {', '.join(makers) or 'none'}."
         ) from error
-    return from_factory(factory, config, task.name)
+    return from_factory(factory, config, task.name, image_size)
 
 
 def _imported(module: str, name: str) -> Any:
@@ -206,7 +209,7 @@ def draws(env: gymnasium.Env) -> bool:
 
 
 def renderer(
-    env: gymnasium.Env, config: EnvConfig, backend: rendering.Backend, quality: str, name: str, required: bool
+    env: gymnasium.Env, image_size: int, backend: rendering.Backend, quality: str, name: str, required: bool
 ) -> Callable[[], np.ndarray]:
     """A function that draws the present state as uint8 [image_size, image_size, 3].
 
@@ -254,7 +257,7 @@ def renderer(
             raise UnsupportedSpaceError(
                 f"render() of {name} gave {shown}. Accepted: uint8 [height, width, 3] (render_mode='rgb_array')."
             )
-        return rendering.area_resize(frame, config.image_size)
+        return rendering.area_resize(frame, image_size)
 
     return render
 

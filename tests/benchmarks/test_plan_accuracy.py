@@ -30,7 +30,7 @@ def test_summary_of_two_decisions():
 def test_both_sides_of_a_comparison():
     simulator = CheetahSimulator(action_repeat=4, threads=1)
     simulator.reset(3)
-    model = WorldModel(tiny_config(model={"min_stddev": 0.0}), {"state": (3,)}, simulator.action_size)
+    model = WorldModel(tiny_config(), {"state": (3,)}, simulator.action_size)
     silence(model.rssm)  # so that any seed gives the same prediction
     judge = Judge(model, simulator, HORIZON, plans=8)
     plan = np.random.default_rng(0).uniform(-1, 1, (HORIZON, simulator.action_size)).astype(np.float32)

@@ -20,7 +20,7 @@ def test_presets_settings_and_values_that_are_accepted():
         if not key.startswith("model.bayesian.layers") and field.type is not bool:
             for each in candidates(f"{key}="):
                 assert field.metadata["accepted"].accepts(each.partition("=")[2])
-    assert candidates("model.normalise_states=") == ["model.normalise_states=true", "model.normalise_states=false"]
+    assert candidates("model.continuation=") == ["model.continuation=true", "model.continuation=false"]
     presets.load([], candidates("train.track=")[:1])
 
 

@@ -86,7 +86,7 @@ def test_settings_are_those_of_the_env_group():
     assert env.metadata["render_fps"] == 25
     first, _ = env.reset(seed=1)
     np.testing.assert_array_equal(env.render(), first["image"])
-    same = make(EnvConfig(observations="both", image_size=84, action_repeat=4))
+    same = make(EnvConfig(observations="both", action_repeat=4), image_size=84)
     np.testing.assert_array_equal(same.reset(seed=1)[0]["image"], first["image"])
     np.testing.assert_array_equal(same.step(np.ones(6))[0]["state"], env.step(np.ones(6, np.float32))[0]["state"])
     with pytest.raises(ValueError, match="env.observations is 'pixel'"):

@@ -88,7 +88,7 @@ def test_shapes_and_kinds():
 
 
 def silent_model(**changes):
-    model = tiny_model(tiny_config(model={"min_stddev": 0.0}, **changes))
+    model = tiny_model(tiny_config(**changes))
     silence(model.rssm)
     return model
 

@@ -23,16 +23,15 @@ def crafted_model(**changes) -> BehaviourModel:
             "belief_units": 2,
             "stochastic_units": 1,
             "hidden_units": 2,
-            "vector_layers": 1,
             "vector_units": 2,
             "reward_layers": 0,
-            "min_stddev": 0.0,
             **changes.pop("model", {}),
         },
         **{"planner": {"horizon": 2, "candidates": 60, "elites": 6, "iterations": 6}, **changes},
     )
     model = BehaviourModel(config, {"state": (1,)}, ACTION_SIZE)
     rssm = model.rssm
+    rssm.min_stddev = 0.0
 
     def fill(layer, kernel, bias):
         mean = getattr(layer.kernel_initializer, "mean", None)
@@ -47,6 +46,7 @@ def crafted_model(**changes) -> BehaviourModel:
     fill(rssm.prior_stddev, tf.zeros([2, 1]), [-30.0])
     # The posterior copies the observation: embedding = relu(s), relu(-s).
     fill(model._encoders["state"]._layers[0], [[1.0, -1.0]], [0.0, 0.0])
+    fill(model._encoders["state"]._layers[1], tf.eye(2), [0.0, 0.0])
     fill(rssm.posterior_hidden, [[0.0, 0.0], [0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], [0.0, 0.0])
     fill(rssm.posterior_mean, [[1.0], [-1.0]], [0.0])
     fill(rssm.posterior_stddev, tf.zeros([2, 1]), [-30.0])

@@ -120,7 +120,7 @@ def test_frames_get_fresh_noise_at_every_decision():
 
 def test_acting_filters_as_training_does():
     """Decision by decision, the latent state is that of `observe` over the episode as the replay stores it."""
-    model = tiny_model(tiny_config(model={"min_stddev": 0.0}))
+    model = tiny_model(tiny_config())
     silence(model.rssm)
     actor = Actor(Planner(model, model.config.planner))
     state, first = actor.initial_state(BATCH), tf.fill([BATCH], True)

@@ -10,7 +10,7 @@ from bayes_planet import bayesian_layers
 from bayes_planet.planning import Planner, cross_entropy_method
 from bayes_planet.world_model import State
 from tests.planning.crafted import crafted_model, crafted_state
-from tests.world_model.tiny import ACTION_SIZE, NumpyRSSM, seed, tiny_config, tiny_model
+from tests.world_model.tiny import ACTION_SIZE, NumpyRSSM, seed, silence, tiny_config, tiny_model
 
 MODES = [("mean", 1), ("sample", 1), ("average", 3), ("average", 1)]
 BAYESIAN = {"layers": ["prior_input", "prior_hidden", "prior_mean"], "initial_stddev": 0.5}
@@ -123,14 +123,13 @@ def captured_evaluate(act: Planner, state: State):
 def test_candidates_are_scored_by_the_rewards_of_their_own_rollout(weights, samples):
     """Every score against a NumPy rollout, one candidate at a time, in a model without state noise."""
     config = tiny_config(
-        model={"min_stddev": 0.0, "reward_layers": 0},
+        model={"reward_layers": 0},
         bayesian=BAYESIAN,
         planner={"candidates": 6, "elites": 2, "iterations": 1, "horizon": 3},
     )
     model = tiny_model(config)
     rssm = model.rssm
-    rssm.prior_stddev.kernel.assign(tf.zeros_like(rssm.prior_stddev.kernel))
-    rssm.prior_stddev.bias.assign(tf.fill(rssm.prior_stddev.bias.shape, -30.0))
+    silence(rssm, posterior=False)
     act = planner(model, weights, samples, uncertainty_bonus=0.7)
     state = some_state(model, 2)
 

@@ -61,7 +61,7 @@ def test_training_itself_is_what_it_is_without():
 
 
 def test_statistics_are_copied():
-    learner = make(model={"normalise_states": True})
+    learner = make()
     learner.trained.normaliser.add(np.random.default_rng(0).normal(3.0, 2.0, (50, 3)))
     learner.update(tiny_batch(), 100)
     np.testing.assert_array_equal(learner.world_model.normaliser.stddev, learner.trained.normaliser.stddev)

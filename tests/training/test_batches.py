@@ -29,10 +29,10 @@ def test_a_batch_is_the_stores_by_the_updates_seed(tmp_path):
 
 def test_the_newest_episodes_have_a_share_of_the_batch(tmp_path):
     store = EpisodeStore(tmp_path, 1e9)
-    for index in range(5):
+    for index in range(12):
         store.add(make_episode(index, 30), index)
-    settings = ReplayConfig(recent_fraction=0.5, recent_episodes=2)
+    settings = ReplayConfig(recent_fraction=0.5)
     config = Config(seed=7, replay=settings, train=TrainConfig(batch_size=8, sequence_length=10))
     found = draw_batch(store, config, 4)
-    assert_same(found, store.sample(8, 10, (7, int(Stream.BATCH), 4), Shares(recent=0.5, recent_episodes=2)))
-    assert set(found["state"][4:, 0, 0]) <= {3.0, 4.0}
+    assert_same(found, store.sample(8, 10, (7, int(Stream.BATCH), 4), Shares(recent=0.5)))
+    assert set(found["state"][4:, 0, 0]) <= set(map(float, range(2, 12)))

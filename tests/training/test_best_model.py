@@ -1,7 +1,6 @@
 """best_model/: whose weights lie there after better and worse evaluations, and what a run chose it by."""
 
 import json
-from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -77,11 +76,3 @@ def test_a_run_keeps_the_agent_of_its_best_evaluation(tmp_path):
     assert described["evaluation"]["returns"] == best["eval/returns"]
     assert (described["episodes"], described["updates"]) == (best["episodes"], best["updates"])
     assert int(restored(RunDirectory(folder / "best_model"), SPACES).learner.updates.numpy()) == best["updates"]
-
-
-def test_it_can_be_left_out(tmp_path):
-    folder = Path(tmp_path / "run")
-    few = ["evaluation.keep_best=false", "evaluation.workers=1", "evaluation.videos=0", "train.episodes=3"]
-    assert main(["train", "--config", "bayes_planet", "debug", *STATE_TASK, *few, "--logdir", str(folder)]) == 0
-    assert any("eval/returns" in row for row in read_metrics(folder / "metrics.jsonl"))
-    assert not (folder / "best_model").exists()

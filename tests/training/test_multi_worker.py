@@ -73,7 +73,7 @@ def test_a_signal_to_all_ends_them_with_what_they_learnt(tmp_path, number):
     """TensorFlow's cluster runtime takes SIGTERM for itself, and one process is an update ahead of the other."""
     folder = tmp_path / "run"
     metrics = folder / "metrics.jsonl"
-    with two_processes(folder, "train.updates_per_episode=5000", "train.log_every_updates=5") as processes:
+    with two_processes(folder, "train.updates_per_episode=5000") as processes:
         wait_for(lambda: metrics.exists() and "loss/total" in metrics.read_text(), processes)
         for process in processes:
             process.send_signal(number)

@@ -103,7 +103,7 @@ def test_what_does_not_change_the_learned_may_change(run):
     run.unlock()
     other = change(
         seeded(3),
-        train={"episodes": 2000, "checkpoints_kept": 9, "log_every_updates": 5},
+        train={"episodes": 2000, "track": "mlflow"},
         env={"workers": 4, "timeout_seconds": 5.0},
         replay={"ram_gigabytes": 0.5},
         evaluation={"episodes": 3, "every_episodes": 0},

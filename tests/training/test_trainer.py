@@ -207,7 +207,6 @@ CAUTIOUS = (
     "model.value=true",
     "model.policy=true",
     "planner.policy_candidates=2",
-    "loss.policy_weight_samples=2",
     "loss.policy_uncertainty_bonus=-1",
 )
 
@@ -275,8 +274,9 @@ def test_two_workers_collect_two_episodes_for_twice_the_updates(tmp_path):
     assert len(set(returns)) == 6
 
 
-def test_diverged_training_stops_with_what_to_do(tmp_path):
-    config = config_of("train.learning_rate=1e30", "train.skipped_updates_limit=2", "train.updates_per_episode=12")
+def test_diverged_training_stops_with_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setattr("bayes_planet.training.trainer.SKIPPED_UPDATES_LIMIT", 2)
+    config = config_of("train.learning_rate=1e30", "train.updates_per_episode=12")
     with trainer_in(tmp_path / "run", dataclasses.replace(config)) as trainer:
         with pytest.raises(TrainingDivergedError, match=r"train\.learning_rate"):
             trainer.run()

@@ -18,7 +18,7 @@ def loss(model, batch, **changes):
 
 
 def model_without_state_noise(**changes):
-    config = tiny_config(model={"min_stddev": 0.0}, **changes)
+    config = tiny_config(**changes)
     model = tiny_model(config)
     silence(model.rssm)
     return model

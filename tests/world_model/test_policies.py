@@ -124,7 +124,7 @@ def test_its_gradient_is_that_of_what_it_earns(continuation, constants):
 def test_caution_asks_for_what_is_earned_under_every_draw(layers, constants):
     """Against finite differences of mean and standard deviation over draws, each rolled out by itself."""
     constants(START_FRACTION=0.5, ENTROPY_SCALE=0.0, VALUE_TRACE=0.6)
-    caution = {"policy_weight_samples": 3, "policy_uncertainty_bonus": -2.0}
+    caution = {"policy_uncertainty_bonus": -2.0}
     model = policy_model(
         {"policy_horizon": 3, "value_discount": 0.8, **caution}, {"layers": layers, "initial_stddev": 0.3}
     )
@@ -132,7 +132,7 @@ def test_caution_asks_for_what_is_earned_under_every_draw(layers, constants):
     bias, kernel = model.require_policy().trainable_variables[-1:-3:-1]
     kernel.assign(0.2 * kernel)
     bias.assign([0.1, -0.1, -4.0, -3.5])
-    weights = bayesian_layers.sample_weights(model.rssm, FOLD(seed(4), 3), samples=3, shared=True)
+    weights = bayesian_layers.sample_weights(model.rssm, FOLD(seed(4), 3), samples=2, shared=True)
     chosen = tf.math.top_k(tf.random.stateless_uniform([12], FOLD(seed(4), 0)), 6).indices
     start = State(*(tf.gather(tf.reshape(value, [12, -1]), chosen) for value in posterior))
     noise = tf.random.stateless_normal([6, 3, 2], FOLD(seed(4), 1))
@@ -250,7 +250,7 @@ def test_several_values_learn_each_their_own_returns_and_the_policy_their_mean_l
 def test_the_world_model_learns_nothing_from_it(sampling, draws):
     """Every gradient but the two heads' is that of the same model without them, and its loss less their term."""
     bayesian = {"layers": DENSE_LAYERS, "weight_sampling": sampling}
-    cautious = {"policy_weight_samples": draws, "policy_uncertainty_bonus": 0.0 if draws == 1 else -1.0}
+    cautious = {"policy_uncertainty_bonus": 0.0 if draws == 1 else -1.0}
     ours = policy_model({"overshooting_steps": 2, **cautious}, bayesian)
     theirs = tiny_model(tiny_config(loss={"overshooting_steps": 2}, bayesian=bayesian))
     heads = [*ours.require_policy().trainable_variables, *ours._value_head.trainable_variables]
@@ -270,7 +270,7 @@ def test_the_world_model_learns_nothing_from_it(sampling, draws):
 
 def test_replicas_share_its_terms(constants):
     constants(START_FRACTION=1.0)
-    model = policy_model({"policy_weight_samples": 2, "policy_uncertainty_bonus": -1.0})
+    model = policy_model({"policy_uncertainty_bonus": -1.0})
     batch, arguments = tiny_batch(), {"seed": seed(1), "weight_seed": seed(2)}
     arguments |= {"num_data": tf.constant(9.0), "weight_kl_scale": tf.constant(1.0)}
     variables = list(model.require_policy().trainable_variables) + model.value_variables
@@ -316,12 +316,6 @@ def test_settings_that_need_a_policy_say_so():
         Config(planner=PlannerConfig(policy_candidates=4))
     with pytest.raises(ValueError, match=r"planner\.method is 'policy'\. Accepted: cem without model\.policy=true"):
         Config(planner=PlannerConfig(method="policy"))
-    with pytest.raises(
-        ValueError, match=r"loss\.policy_uncertainty_bonus is -1\.0\. Accepted: 0 without loss\.policy_weight"
-    ):
-        LossConfig(policy_uncertainty_bonus=-1.0)
-    with pytest.raises(ValueError, match=r"loss\.policy_weight_samples is 0\. Accepted: 1 or more"):
-        LossConfig(policy_weight_samples=0)
     with pytest.raises(ValueError, match=r"planner\.method is 'polcy'\. Accepted: cem, policy\. Did you mean 'policy'"):
         PlannerConfig(method="polcy")
     with pytest.raises(ValueError, match=r"planner\.policy_candidates is 7\. Accepted: 0 to below .*, 7"):

@@ -147,7 +147,7 @@ def test_loop_and_unrolled_are_the_same_function():
 
 
 def test_observe_is_observe_step_again_and_again():
-    rssm = make(model={"min_stddev": 0.0})
+    rssm = make()
     silence(rssm)
     embedded, actions = inputs()
     start = a_state(rssm, BATCH)

@@ -26,7 +26,8 @@ ALL_LAYERS = ["gru", *DENSE_LAYERS]
 def make(**bayesian) -> RSSM:
     tf.keras.utils.set_random_seed(0)
     settings = {"layers": ALL_LAYERS, "initial_stddev": 0.3, **bayesian}
-    rssm = RSSM(tiny_config(bayesian=settings, model={"min_stddev": 0.0}).model, ACTION_SIZE, EMBEDDING)
+    rssm = RSSM(tiny_config(bayesian=settings).model, ACTION_SIZE, EMBEDDING)
+    rssm.min_stddev = 0.0
     scramble_biases(rssm)
     return rssm
 

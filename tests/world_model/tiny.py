@@ -23,7 +23,6 @@ _SIZES = {
         "stochastic_units": 3,
         "hidden_units": 7,
         "convolution_depth": 1,
-        "vector_layers": 1,
         "vector_units": 6,
         "reward_layers": 1,
         "reward_units": 6,
@@ -34,7 +33,7 @@ _SIZES = {
 
 
 def tiny_config(**changes: Any) -> Config:
-    """A small Config; `changes` are records by name: model={'unroll': True}, bayesian={'layers': [...]}, seed=1."""
+    """A small Config; `changes` are records by name: model={'value': True}, bayesian={'layers': [...]}, seed=1."""
     config = Config()
     bayesian = dataclasses.replace(config.model.bayesian, **changes.pop("bayesian", {}))
     for name, sizes in _SIZES.items():
@@ -88,7 +87,8 @@ def seed(*words: int) -> tf.Tensor:
 
 
 def silence(rssm: RSSM, posterior: bool = True, prior: bool = True) -> None:
-    """Makes the state noise vanish (stddev e^-30) in a model with min_stddev 0 and deterministic stddev layers."""
+    """Makes the state noise vanish (stddev e^-30) in a model with deterministic stddev layers that is not traced yet."""
+    rssm.min_stddev = 0.0
     layers = [rssm.posterior_stddev] * posterior + [rssm.prior_stddev] * prior
     for layer in layers:
         layer.kernel.assign(tf.zeros_like(layer.kernel))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bayes_planet.config.constants import IMAGE_BITS, IMAGE_SIZE
 from bayes_planet.report.figures import style
 from bayes_planet.report.figures.curves import curve, episode_axis, label_counts, log_axis, short
 from bayes_planet.report.figures.panels import change, plot, points, stack
@@ -15,6 +16,7 @@ from bayes_planet.report.reading import statistics
 from bayes_planet.report.reading.runs import Evaluation, Run
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+IMAGE_NUMBERS = IMAGE_SIZE * IMAGE_SIZE * 3
 _FURTHER_LOSSES = {
     "reward_overshooting": "reward, predicted ahead",
     "value": "value, as a constant reward",
@@ -68,11 +70,9 @@ def losses(run: Run) -> list[Part]:
     """The terms of the loss, and what tells whether the optimisation is sound."""
     if run.last("loss/total") is None:
         return [Note("No update has been logged yet, so there are no loss terms.", "missing")]
-    size = run.settings.get("env.image_size", 64)
-    bits = run.settings.get("model.image_bits", 5)
     panels: list[tuple[str, Callable]] = []
     if run.last("loss/image") is not None:
-        constant, noise = HALF_LOG_2PI * size * size * 3, 0.5 * size * size * 3 * 4.0**-bits / 12
+        constant, noise = HALF_LOG_2PI * IMAGE_NUMBERS, 0.5 * IMAGE_NUMBERS * 4.0**-IMAGE_BITS / 12
 
         def image(axes: Any) -> None:
             x, y = run.series("loss/image", "updates")

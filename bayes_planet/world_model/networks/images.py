@@ -2,8 +2,10 @@
 
 import tensorflow as tf
 
+from bayes_planet.config.constants import IMAGE_BITS
 
-def preprocess(image: tf.Tensor, seed: tf.Tensor, bits: int = 5) -> tf.Tensor:
+
+def preprocess(image: tf.Tensor, seed: tf.Tensor, bits: int = IMAGE_BITS) -> tf.Tensor:
     """Quantises to `bits` and adds uniform dequantisation noise: floor(x / 2^(8-bits)) / 2^bits + U(0, 2^-bits) - 0.5.
 
     Args:

@@ -148,8 +148,8 @@ def _integer(value: Any) -> int | None:
         return operator.index(value)
     except TypeError:
         pass
-    if isinstance(value, numbers.Real) and math.isfinite(value) and value == int(value):
-        return int(value)
+    if isinstance(value, numbers.Real) and math.isfinite(value) and value == math.floor(value):
+        return int(math.floor(value))
     return None
 
 

@@ -175,7 +175,7 @@ def _number(value: Any) -> float | None:
         try:
             return float(value)
         except OverflowError:  # an integer of hundreds of digits
-            return math.inf if value > 0 else -math.inf
+            return -math.inf if value < 0 else math.inf
     array = None if isinstance(value, tuple | list) else _array(value)
     return float(array.reshape(())) if array is not None and array.size == 1 and array.dtype.kind in "biuf" else None
 

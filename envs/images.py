@@ -16,7 +16,7 @@ def is_image(space: gymnasium.Space) -> bool:
 
     All else is numbers: floats of any shape, and integers that are no bytes.
     """
-    shape = space.shape or ()
+    shape: tuple[int, ...] = space.shape or ()
     fits = len(shape) >= 3 and shape[-1] in CHANNELS and all(length == 1 for length in shape[:-3])
     return isinstance(space, gymnasium.spaces.Box) and space.dtype == np.uint8 and fits
 
@@ -70,9 +70,10 @@ def at(observation: Any, place: tuple[Any, ...]) -> Any:
 
 def as_rgb(image: Any, size: int) -> np.ndarray:
     """An observed image as uint8 [size, size, 3]: grey three times, alpha left out, shrunk by `area_resize`."""
-    array = np.asarray(image, np.uint8)
-    array = array.reshape(array.shape[-3:])
-    array = np.repeat(array, 3, -1) if array.shape[-1] == 1 else array[..., :3]
+    array: np.ndarray = np.asarray(image, np.uint8)
+    height, width, channels = array.shape[-3:]
+    array = array.reshape(height, width, channels)
+    array = np.repeat(array, 3, -1) if channels == 1 else array[..., :3]
     return area_resize(array, size)
 
 

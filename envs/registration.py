@@ -58,7 +58,7 @@ class SuiteTask(gymnasium.Env):
       ValueError: a setting that is not accepted.
     """
 
-    metadata = {"render_modes": ["rgb_array"]}
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"]}
 
     def __init__(
         self,

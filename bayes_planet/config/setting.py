@@ -98,7 +98,8 @@ class Settings:
                 object.__setattr__(self, field.name, value)
                 self._check_one(field, value)
             else:
-                require(isinstance(value, field.type), key, value, field.type.__name__)
+                record: Any = field.type
+                require(isinstance(value, record), key, value, record.__name__)
         self.check()
 
     def check(self) -> None:

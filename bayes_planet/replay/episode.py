@@ -17,8 +17,9 @@ reading and needs 555 KiB.
 
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -121,10 +122,8 @@ def validate(episode: Mapping[str, np.ndarray]) -> int:
 def encode(episode: Mapping[str, np.ndarray], compress: bool = True) -> bytes:
     """The bytes of the episode's file, which `numpy.load` reads too."""
     buffer = io.BytesIO()
-    if compress:
-        np.savez_compressed(buffer, **episode)
-    else:
-        np.savez(buffer, **episode)
+    save: Callable[..., None] = np.savez_compressed if compress else np.savez
+    save(buffer, **episode)
     return buffer.getvalue()
 
 

@@ -73,7 +73,8 @@ def run_all(jobs: Sequence[Job], engine: Engine, retries: int = 0, watch: Watch 
     Returns:
       The names of jobs that failed.
     """
-    waiting, failed, running = list(jobs), [], set()
+    waiting, failed = list(jobs), []
+    running: set[str] = set()
     tries: collections.Counter[str] = collections.Counter()
     try:
         while waiting or running:

@@ -37,10 +37,14 @@ class Predictive:
     """
 
     def __init__(self, outputs: Any, seeds: Any = None) -> None:
-        self.distribution = distribution_of(outputs)
-        self.values = tf.convert_to_tensor(outputs) if self.distribution is None else None
+        self.distribution: Any = distribution_of(outputs)
+        self.values: Any = None
         self.seeds = seeds
-        shape = self.values.shape if self.distribution is None else self.distribution.batch_shape
+        if self.distribution is None:
+            self.values = tf.convert_to_tensor(outputs)
+            shape = self.values.shape
+        else:
+            shape = self.distribution.batch_shape
         if shape.rank is None or shape.rank < 2:
             raise ValueError(
                 f"The outputs have shape {shape}. Accepted: [S, N, ...], draws of the weights first, then examples."

@@ -90,8 +90,10 @@ class LastLayerLaplace(tf.Module):
         values, vectors = np.linalg.eigh(phi.T @ phi)
         values = np.maximum(values, 0.0)
         projected = vectors.T @ (phi.T @ y)
-        noise = self.noise_variance if not self._find_noise else max(float(np.var(y)), 1e-12) / 10
-        alpha = 1.0 if self._find_precision else self.prior_precision
+        given_noise = None if self._find_noise else self.noise_variance
+        given_precision = None if self._find_precision else self.prior_precision
+        noise = max(float(np.var(y)), 1e-12) / 10 if given_noise is None else given_noise
+        alpha = 1.0 if given_precision is None else given_precision
         steps = 1000 if self._find_noise or self._find_precision else 1
         for _ in range(steps):
             precision = values / noise + alpha
@@ -123,7 +125,8 @@ class LastLayerLaplace(tf.Module):
             y_hot = np.eye(start.shape[1])[y]
         best: tuple = (-np.inf,)
         weights = start
-        for alpha in 10 ** _PRECISIONS[::-1] if self._find_precision else [self.prior_precision]:
+        given = None if self._find_precision else self.prior_precision
+        for alpha in 10 ** _PRECISIONS[::-1] if given is None else [given]:
             weights, hessian, loss = _mode(phi, y_hot, weights, alpha)
             log_det = np.linalg.slogdet(hessian)[1] - weights.size * np.log(alpha)
             evidence = -loss - 0.5 * log_det

@@ -76,7 +76,7 @@ def vbll_loss(y: Any, output: Any) -> tf.Tensor:
 
     Source: Harrison et al. 2024, "Variational Bayesian Last Layers", Theorems 1 and 2.
     """
-    distribution = getattr(output, "distribution", None)
+    distribution: Any = getattr(output, "distribution", None)
     if not hasattr(distribution, "expected_log_prob"):
         raise ValueError(
             f"vbll_loss was given an output of {type(output).__name__}. Accepted: that of a VBLLRegression or "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import tensorflow as tf
 
@@ -177,7 +177,7 @@ class _DepthwiseFlipout(FlipoutConvolution):
     Source: Wen et al. 2018, section 4.
     """
 
-    flipped_fields = ("depthwise_kernel",)
+    flipped_fields: ClassVar[tuple[str, ...]] = ("depthwise_kernel",)
 
     def _apply_kernel(self, inputs: tf.Tensor, weights: Mapping[str, tf.Tensor]) -> tf.Tensor:
         return self._flipped_depthwise(inputs, weights)

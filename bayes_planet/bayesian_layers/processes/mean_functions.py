@@ -33,6 +33,8 @@ class Zeros:
 class MeanFunction(tf.keras.layers.Layer):
     """Base of mean functions with parameters, which become weights of the layer that uses them."""
 
+    built: bool
+
     def __call__(self, inputs: tf.Tensor) -> tf.Tensor:  # type: ignore[override]
         raise NotImplementedError(f"{type(self).__name__} must define __call__(inputs).")
 

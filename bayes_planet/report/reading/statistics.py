@@ -143,7 +143,7 @@ def _bootstrap(strata: Sequence[Seeds], statistic: Callable[..., np.ndarray]) ->
 def _units(seeds: Seeds) -> list[np.ndarray]:
     """What is resampled as a whole: seeds, or the episodes of the only one."""
     arrays = [np.asarray(each, np.float64).ravel() for each in seeds if np.size(each)]
-    return arrays if len(arrays) > 1 else [each[None] for each in arrays[0]]
+    return arrays if len(arrays) > 1 else list(arrays[0][:, None])
 
 
 def _draw(units: Sequence[np.ndarray], index: np.ndarray) -> np.ndarray:

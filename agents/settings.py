@@ -84,7 +84,8 @@ def _usual(env: Environment | None, config: Presets) -> list[str | Mapping[str, 
     if isinstance(config, Config):
         return [dataclasses.asdict(config)]
     alone = isinstance(config, str | os.PathLike | Mapping)
-    given: Sequence[Any] = [config] if alone else _listed("config", config, "names of presets, paths of YAML files, or a Config")
+    accepted = "names of presets, paths of YAML files, or a Config"
+    given: Sequence[Any] = [config] if alone else _listed("config", config, accepted)
     for item in given:
         if not isinstance(item, str | os.PathLike | Mapping):
             raise ValueError(

@@ -149,7 +149,7 @@ def _integer(value: Any) -> int | None:
     except TypeError:
         pass
     if isinstance(value, numbers.Real) and math.isfinite(value) and value == math.floor(value):
-        return int(math.floor(value))
+        return operator.index(math.floor(value))
     return None
 
 

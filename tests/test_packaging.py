@@ -145,7 +145,9 @@ def test_no_file_names_a_package_registry(name):
     assert not re.search(r"https?://|--(extra-)?index-url|--find-links|pypi\.", text)
 
 
-@pytest.mark.parametrize("name", ["bin/setup", ".ci/run", "bin/constraints", "bin/check-python", "bin/types", "bin/docs"])
+@pytest.mark.parametrize(
+    "name", ["bin/setup", ".ci/run", "bin/constraints", "bin/check-python", "bin/types", "bin/docs"]
+)
 def test_scripts_are_executable_and_parse(name):
     assert os.access(ROOT / name, os.X_OK)
     run("bash", "-n", ROOT / name, cwd=ROOT)

@@ -1,6 +1,6 @@
 """IVON beside Adam and mean-field variational inference on scikit-learn's digits, at equal steps.
 
-    python -m benchmarks.ivon [--steps 2000] [--batch 64] [--seeds 3] [--train 800] [--out benchmarks/ivon.md]
+    python -m benchmarks.ivon [--steps 2000] [--batch 64] [--seeds 3] [--train 800] [--out docs/ivon.md]
 
 One network (64-100-100-10, relu), the same batches for all three of a seed. Adam's weights are points. Mean-field: a
 normal posterior of every kernel (`DenseFlipout`, He means, prior N(0, 1 / fan-in)), the ELBO by Adam;
@@ -179,6 +179,8 @@ def train(names: list[str], seed: int, options: argparse.Namespace, searched: di
 def table(results: list[tuple[dict, dict]], options: argparse.Namespace) -> str:
     """Means and standard deviations over seeds."""
     rows = [
+        "# IVON beside Adam and mean field",
+        "",
         f"`python -m benchmarks.ivon --steps {options.steps} --batch {options.batch} --seeds {options.seeds} --train "
         f"{options.train}`: scikit-learn's digits, {options.train} for training, {1797 - options.train} for the test; "
         f"mean and standard deviation over {options.seeds} seeds.",

@@ -32,6 +32,7 @@ myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
 
 autosummary_generate = False
+toc_object_entries_show_parents = "hide"  # names of methods alone fit beside the page
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
 autodoc_inherit_docstrings = False  # Keras's are not written for Sphinx

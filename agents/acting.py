@@ -51,7 +51,7 @@ class Predictor:
         self.reseed(seed)
 
     def reseed(self, seed: int) -> None:
-        """Starts the random numbers of noisy actions anew."""
+        """Starts the random numbers of noisy actions again from the seed."""
         self._seed = seed
         self._noisy_streams = 0
 

@@ -96,7 +96,7 @@ def _extreme(array: np.ndarray) -> float:
 
 
 def imagine(model: WorldModel, rows: Arrays, context: int, samples: int, weights: str, run_seed: int) -> Arrays:
-    """Predicted rows behind the context, by name: [S, B, H, ...]. See `BayesPlanet.imagine`."""
+    """Predicted rows after the context, by name: [S, B, H, ...]. See `BayesPlanet.imagine`."""
     weights = arguments.choice("weights", weights, WEIGHTS)
     drawn = []
     for sample in range(samples):
@@ -113,7 +113,7 @@ def imagine(model: WorldModel, rows: Arrays, context: int, samples: int, weights
 def uncertainty(
     model: WorldModel, rows: Arrays, context: int, weight_samples: int, state_samples: int, run_seed: int
 ) -> dict[str, VarianceParts]:
-    """Mean and variances of the rows behind the context, [B, H, ...]. See `BayesPlanet.uncertainty`."""
+    """Mean and variances of the rows after the context, [B, H, ...]. See `BayesPlanet.uncertainty`."""
     seed = seed_words(run_seed, Stream.OPEN_LOOP, 0, 2)
     prediction = predict_distribution(model, rows, context, seed, weight_samples, state_samples)
     return {

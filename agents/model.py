@@ -285,7 +285,7 @@ class BayesPlanet(TrainedModel):
         return self
 
     def _enter(self, config: Config, directory: RunDirectory) -> None:
-        """Builds the agent anew, with the newest state, where the run has come to another stage (`train.stages`)."""
+        """Builds the agent again, with the newest state, where the run has come to another stage (`train.stages`)."""
         if config != self.config:
             spaces = Spaces(self.observation_space, self.action_space)
             directory.prepare(self.config)  # notes the change

@@ -54,14 +54,14 @@ def _fitted(key: str, value: Any, box: gymnasium.Space, axes: int) -> tuple[np.n
     accepted = f"{'uint8' if image else 'float'} {list(shape)} or [{leading}{', '.join(map(str, shape))}]" + (
         f"; channels may come first, {list(first)}" if image else ""
     )
-    behind = array.shape[array.ndim - len(shape) :] if array.ndim >= len(shape) else ()
-    if array.ndim - len(shape) not in (axes - 1, axes) or behind not in (shape, first):
+    last_axes = array.shape[array.ndim - len(shape) :] if array.ndim >= len(shape) else ()
+    if array.ndim - len(shape) not in (axes - 1, axes) or last_axes not in (shape, first):
         raise ValueError(f"The observation {key!r} has shape {list(array.shape)}. Accepted: {accepted}.")
     if image and array.dtype != np.uint8:
         raise ValueError(f"The observation 'image' is {array.dtype}, not uint8 of 0 to 255. Accepted: {accepted}.")
     if not image and not (np.issubdtype(array.dtype, np.number) and np.isfinite(array).all()):
         raise ValueError(f"The observation {key!r} is not made of finite numbers. Accepted: {accepted}.")
-    if image and behind != shape:
+    if image and last_axes != shape:
         array = np.moveaxis(array, -3, -1)
     alone = array.ndim - len(shape) == axes - 1
     array = array[None] if alone else array

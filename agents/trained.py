@@ -82,7 +82,7 @@ class TrainedModel:
           state: what the last call returned. None: new episodes.
           episode_start: bool [B], where an episode begins and the past is forgotten. None: nowhere (with a state).
           deterministic: False adds the exploration noise of training, afresh in every episode that begins with no
-            state (`set_random_seed` starts it anew). With True an action is a function of observation and state:
+            state (`set_random_seed` starts it again). With True an action is a function of observation and state:
             the random numbers of the planner follow from `config.seed` and the number of decisions so far.
 
         Returns:

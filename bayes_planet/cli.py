@@ -65,7 +65,7 @@ def _run(options: "argparse.Namespace") -> int:
         from bayes_planet.commands.train import train
         from bayes_planet.config import presets
 
-        # Behind `--config a b` a key=value item would be taken for a preset.
+        # After `--config a b` a key=value item would be taken for a preset.
         stack = [item for item in options.config if not presets.is_override(item)]
         overrides = [item for item in options.config if presets.is_override(item)] + options.overrides
         return train(stack, overrides, options.logdir, options.device, options.strategy, options.change)

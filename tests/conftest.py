@@ -51,7 +51,19 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.fixture(scope="session")
 def run(tmp_path_factory) -> tuple[Path, subprocess.CompletedProcess]:
     """The folder of one tiny trained run and the process that trained it, for all tests that only read it."""
-    from tests.commands.test_runs import finished, train_command
+    from tests.commands.program import finished, train_command
 
     logdir = tmp_path_factory.mktemp("uninterrupted") / "run"
     return logdir, finished(train_command(logdir), TF_CPP_MIN_LOG_LEVEL="0")
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 64 KiB of its own."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("mounting needs root")
+    yield folder
+    subprocess.run(["umount", folder], check=True)

@@ -1,4 +1,4 @@
-"""The agent in pretrained/: small, restorable anywhere, with a belief that has moved; and it earns what is published."""
+"""The agent in pretrained/: small, restorable anywhere, with a belief that has moved; and its return is what is published."""
 
 import json
 import shlex

@@ -13,7 +13,7 @@ class SeededPolicy(tf_policy.TFPolicy):
     """A `BayesPlanetPolicy` whose step is a function of time step and policy state alone.
 
     Its policy state has one entry more, 'seed' int32 [B, 2]: the stateless seed of the next decision. Its first
-    number is yours to choose, the second counts decisions; neither starts anew with an episode. At the start row i
+    number is yours to choose, the second counts decisions; neither starts again with an episode. At the start row i
     has [i, 0]. An environment's actions depend on its own row alone, except with a batch size known when tracing:
     environments that are planned for together draw from the seed of row 0.
 

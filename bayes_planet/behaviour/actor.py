@@ -32,6 +32,11 @@ class GaussianPolicy(tf.Module):
         super().__init__(name)
         self._network = DenseHead(layers, units, 2 * action_size, activation, policy, name="network")
 
+    @property
+    def layers(self) -> list[tf.keras.layers.Layer]:
+        """Its Keras layers, first to last; the last gives mean and stddev."""
+        return self._network.layers
+
     def __call__(self, features: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         mean, logit = tf.split(self._network(features), 2, -1)
         return mean, _MIN_STDDEV + (_MAX_STDDEV - _MIN_STDDEV) * tf.sigmoid(logit + _FIRST_STDDEV_LOGIT)

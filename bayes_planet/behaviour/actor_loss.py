@@ -29,12 +29,12 @@ class Imagined(NamedTuple):
 class ActorTerms(NamedTuple):
     """Scalars, float32.
 
-    loss: to minimise, by the policy's variables alone. earned: what the policy earns an agent step, discounted.
-    stddev: of its actions. uncertainty: of what it earns from one state, over draws; None with one draw.
+    loss: to minimise, by the policy's variables alone. reward: its reward an agent step, discounted.
+    stddev: of its actions. uncertainty: of its return from one state, over draws; None with one draw.
     """
 
     loss: tf.Tensor
-    earned: tf.Tensor
+    reward: tf.Tensor
     stddev: tf.Tensor
     uncertainty: tf.Tensor | None
 
@@ -89,16 +89,16 @@ def imagine_behaviour(model: BehaviourModel, posterior: State, weights: dict, se
 
 
 def actor_terms(model: BehaviourModel, imagined: Imagined, reward_error: tf.Tensor | float = 0.0) -> ActorTerms:
-    """The policy's loss: less what it earns in imagination, and less its entropy.
+    """The policy's loss: minus its return in imagination, minus its entropy.
 
         maximise   (1 - discount) (mean G + bonus * mean std_S G_0)
                    + ENTROPY_SCALE * mean sum log stddev
 
     G are the lambda-returns of predicted rewards and values over the rollout, through which the gradient reaches the
     policy's parameters. With several `model.value_heads` it is their mean less stddev. With `loss.policy_normalise`
-    what is earned and the bonus are divided by the range of G over the states, its 5 to 95 percentiles. With
+    return and bonus are divided by the range of G over the states, its 5 to 95 percentiles. With
     `loss.policy_uncertainty_bonus` std_S is the sample standard deviation over the rollouts from one state:
-    below 0, the bonus asks for what is earned whatever the weights are. It is `loss.policy_uncertainty_bonus`.
+    below 0, the bonus asks for a return that does not depend on the weights. It is `loss.policy_uncertainty_bonus`.
 
     Args:
       model: that imagined.
@@ -111,14 +111,14 @@ def actor_terms(model: BehaviourModel, imagined: Imagined, reward_error: tf.Tens
     settings = model.config.loss
     returns = pessimistic(imagined.returns)
     unit = _range(returns[:, :-1], reward_error) if settings.policy_normalise else 1.0
-    earned = tf.reduce_mean(returns[:, :-1])
+    reward = tf.reduce_mean(returns[:, :-1])
     entropy = tf.reduce_mean(tf.reduce_sum(tf.math.log(imagined.ahead.stddev), -1))
-    loss = -(earned / unit + ENTROPY_SCALE * entropy)
+    loss = -(reward / unit + ENTROPY_SCALE * entropy)
     uncertainty, draws = None, rollouts_from_each_state(settings)
     if draws > 1:
         uncertainty = tf.reduce_mean(_sample_stddev(tf.reshape(returns[:, 0], [draws, -1])))
         loss -= settings.policy_uncertainty_bonus * uncertainty / unit
-    return ActorTerms(loss, earned, tf.reduce_mean(imagined.ahead.stddev), uncertainty)
+    return ActorTerms(loss, reward, tf.reduce_mean(imagined.ahead.stddev), uncertainty)
 
 
 def _range(returns: tf.Tensor, least: tf.Tensor | float) -> tf.Tensor:

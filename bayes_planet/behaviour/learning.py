@@ -65,7 +65,7 @@ def _in_imagination(
         value = imagined_value_nll(model, imagined)
         total = model.config.loss.reward_scale * value / replicas
     own |= _gradients(tape, total, model.value_variables)
-    metrics = {"loss/value": value, "policy/reward": actor.earned, "policy/stddev": actor.stddev}
+    metrics = {"loss/value": value, "policy/reward": actor.reward, "policy/stddev": actor.stddev}
     if actor.uncertainty is not None:
         metrics["policy/uncertainty"] = actor.uncertainty
     return LossTerms(total, {name: each / replicas for name, each in metrics.items()}), own
@@ -74,7 +74,7 @@ def _in_imagination(
 def _from_replay(
     model: BehaviourModel, batch: Mapping[str, tf.Tensor], seen: Seen, valid_steps: tf.Tensor | None
 ) -> tuple[LossTerms, dict[int, tf.Tensor]]:
-    """Without an actor the value learns what the behaviour in the replay has earned."""
+    """Without an actor the value learns the returns of the behaviour in the replay."""
     scales = model.config.loss
     valid_steps = tf.reduce_sum(tf.cast(batch["mask"], tf.float32)) if valid_steps is None else valid_steps
     with tf.GradientTape(watch_accessed_variables=False) as tape:

@@ -1,6 +1,7 @@
 """A world model together with what acts in its latent states: value heads and an actor."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import tensorflow as tf
 
@@ -49,8 +50,15 @@ class BehaviourModel(WorldModel):
         if model.policy:
             self.policy(features)
 
+    @property
+    def heads(self) -> dict[str, Any]:
+        """As the world model has them, with value, value_2, ... and policy."""
+        values = [head for head in (self._value_head, *self._further_value_heads) if head is not None]
+        found = {f"value_{place}" if place > 1 else "value": head for place, head in enumerate(values, 1)}
+        return super().heads | found | ({"policy": self._policy_head} if self._policy_head is not None else {})
+
     def value(self, features: tf.Tensor) -> tf.Tensor:
-        """What is earned behind a state, discounted by `loss.value_discount`, [...] for features [..., Z + H].
+        """The return after a state, discounted by `loss.value_discount`, [...] for features [..., Z + H].
 
         By the behaviour in the replay, which is that of the agent so far; with `model.policy` by the policy.
         """
@@ -74,7 +82,7 @@ class BehaviourModel(WorldModel):
         return self.require_policy()(features)
 
     def require_policy(self) -> GaussianPolicy:
-        """The policy's network, whose variables nothing but what it earns in imagination trains."""
+        """The policy's network, whose variables learn from its return in imagination alone."""
         if self._policy_head is None:
             raise ValueError("The model has no policy. Accepted: model.policy=true.")
         return self._policy_head

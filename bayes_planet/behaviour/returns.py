@@ -1,4 +1,4 @@
-"""What is earned after a latent state: the targets that a value head is trained on."""
+"""Returns after a latent state: the targets that a value head is trained on."""
 
 import tensorflow as tf
 
@@ -20,17 +20,17 @@ def pessimistic(values: tf.Tensor) -> tf.Tensor:
 def lambda_returns(
     reward: tf.Tensor, value: tf.Tensor, mask: tf.Tensor, goes_on: tf.Tensor, discount: float, trace: float
 ) -> tf.Tensor:
-    """Discounted sums of the rewards behind each row, which mix all bootstrapped n-step returns.
+    """Discounted sums of the rewards after each row, which mix all bootstrapped n-step returns.
 
         G_t = c_t (r_{t+1} + discount * ((1 - trace) c_{t+1} V_{t+1} + trace G_{t+1})),   G_T = c_T V_T
 
-    Behind a row in which the task ended nothing is earned, behind the last row of a sequence what `value` says: a time
-    limit is not an end.
+    After a row in which the task ended the return is 0. After the last row of a sequence it is what `value` says: a
+    time limit is not an end.
 
     Args:
-      reward: float32 [B, T], earned on the way to each row.
+      reward: float32 [B, T], received on the way to each row.
       value: float32 [B, T], V of each row.
-      mask: float32 or bool [B, T], false in the padding behind short episodes.
+      mask: float32 or bool [B, T], false in the padding after short episodes.
       goes_on: float32 [B, T], c: 0 where the task ended in the row, else 1; in imagination its probability.
       discount: per agent step, 0 to below 1.
       trace: lambda. 0: one reward and V; 1: all rewards there are.
@@ -45,6 +45,6 @@ def lambda_returns(
     returns = [value[:, -1]]
     for row in reversed(range(reward.shape[1] - 1)):
         later = (1.0 - trace) * value[:, row + 1] + trace * returns[-1]
-        earned = goes_on[:, row] * (reward[:, row + 1] + discount * later)
-        returns.append(tf.where(follows[:, row], earned, value[:, row]))
+        gained = goes_on[:, row] * (reward[:, row + 1] + discount * later)
+        returns.append(tf.where(follows[:, row], gained, value[:, row]))
     return tf.stack(returns[::-1], 1)

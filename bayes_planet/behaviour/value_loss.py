@@ -28,7 +28,7 @@ def value_terms(
     rollouts: Rollouts | None,
     valid_steps: tf.Tensor,
 ) -> ValueTerms:
-    """Each head learns what it should have said, by the rewards that followed and by itself behind them.
+    """Each head learns what it should have said, by the rewards that followed and its own prediction after them.
 
     Args:
       model: with `model.value`.

@@ -43,7 +43,7 @@ class Collector:
       environments: at least one.
       actor: decides after the seed episodes.
       action_size: A.
-      note: told of environments that had to be started anew, and of images that show nothing.
+      note: told of environments that had to be started again, and of images that show nothing.
     """
 
     def __init__(

@@ -32,7 +32,7 @@ def counted(key: str, saved: Mapping[str, Any] | None, rows: Sequence[Mapping[st
 class FaultTolerantRollouts:
     """`rollout` in environments some of which may fail on the way.
 
-    A worker that fails is started anew and what it had of its episode is dropped. The others finish theirs, then the
+    A worker that fails is started again and what it had of its episode is dropped. The others finish theirs, then the
     lost one is run again from its start: in the same row of a batch of the same size, from the same seeds, so it is
     what it would have been. Faults change no result, however many environments there are.
 
@@ -133,7 +133,7 @@ class FaultTolerantRollouts:
             self.worker_faults += 1
             self.dropped_episodes += dropped
         first = reason.splitlines()[0]
-        self._note(f"An environment process failed and is started anew{consequence}: {first}")
+        self._note(f"An environment process failed and is started again{consequence}: {first}")
 
     def _restart(self, environments: Environments, index: int) -> None:
         for _ in range(WORKER_FAULTS):

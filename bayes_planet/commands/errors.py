@@ -29,7 +29,7 @@ class UserError(Exception):
 
 
 def reason(error: Exception) -> str:
-    """An error's text, which says so where what is behind it is a full disk."""
+    """An error's text, which says so where a full disk is the cause."""
     text = str(error).rstrip(".")
     return f"{text}. The disk is full: make room" if is_disk_full(error) and "is full" not in text else text
 

@@ -76,7 +76,7 @@ def _checked(options: argparse.Namespace) -> Config:
 
 
 def _scored(options: argparse.Namespace, config: Config, environments: Workers) -> "tuple[Agent, Score]":
-    """The agent and its episodes, behind what must be known for the videos."""
+    """The agent and its episodes, after what must be known for the videos."""
     from bayes_planet.evaluation.held_out import check_rows
     from bayes_planet.evaluation.scoring import final_score
     from bayes_planet.training.devices.strategy import prepare_devices

@@ -108,7 +108,7 @@ def _type_name(expected: Any) -> str:
 
 
 def _written(value: Any) -> str:
-    """A value as one writes it behind `key=`."""
+    """A value as it is written after `key=`."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list):

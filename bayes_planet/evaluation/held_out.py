@@ -84,7 +84,7 @@ def check_episodes(name: str, episodes: int) -> None:
 
 
 def check_rows(rows: int, context_steps: int) -> None:
-    """Raises ValueError unless the longest episode, of so many rows, has some behind the context to predict."""
+    """Raises ValueError unless the longest episode, of so many rows, has some after the context to predict."""
     if rows <= context_steps:
         raise ValueError(
             f"The longest episode has {rows} rows, the context takes {context_steps} of them: there is nothing left to "

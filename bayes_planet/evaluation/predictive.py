@@ -270,10 +270,10 @@ def _log_normal(sum_of_squares: np.ndarray, size: int) -> np.ndarray:
 
 
 def _sum_behind(values: np.ndarray, axes: int = 2) -> np.ndarray:
-    """Sum over all axes behind the first `axes`."""
+    """Sum over all axes after the first `axes`."""
     return values.reshape(*values.shape[:axes], -1).sum(-1, dtype=np.float64)
 
 
 def _mean_behind(values: np.ndarray) -> np.ndarray:
-    """Mean over all axes behind [B, T]."""
+    """Mean over all axes after [B, T]."""
     return values.reshape(*values.shape[:2], -1).mean(-1, dtype=np.float64)

@@ -18,7 +18,7 @@ from bayes_planet.world_model import WorldModel
 KINDS = ("linear", "mlp")
 PARTS = ("belief", "sample", "both")
 SKIPPED = 5  # rows of an episode after which the filter has seen enough to know velocities
-LEAST_ROWS = 2  # behind these, for an episode to count: one row has no spread to fit a probe to
+LEAST_ROWS = 2  # after these, for an episode to count: one row has no spread to fit a probe to
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,7 +130,7 @@ def latents(
 ) -> list[dict[str, np.ndarray]]:
     """The filtered latent state at every row of each episode, under the posterior mean of the weights.
 
-    Episodes of any lengths: shorter ones are filled up behind their last row, which no earlier state has seen, so that
+    Episodes of any lengths: shorter ones are filled up after their last row, which no earlier state has seen, so that
     the filter is traced once.
 
     Returns:
@@ -172,7 +172,7 @@ class VelocityProbe:
       control: the linear probe of 'both' on the velocities of another episode: what chance and a common gait give.
       true: [T_i, J] velocities for each used episode, without the first `skipped` rows, as of the probes' predictions.
       skipped: first rows of each episode that are left out.
-      episodes: the used ones, by their place among those that were given: those of two or more rows behind these.
+      episodes: the used ones, by their place among those that were given: those of two or more rows after these.
     """
 
     probes: Mapping[str, Mapping[str, Probe]]
@@ -183,7 +183,7 @@ class VelocityProbe:
 
 
 def long_enough(velocities: Sequence[np.ndarray], skip: int = SKIPPED) -> tuple[int, ...]:
-    """Places of the episodes that have two or more rows behind the first `skip`; a probe needs two such episodes."""
+    """Places of the episodes that have two or more rows after the first `skip`; a probe needs two such episodes."""
     return tuple(place for place, values in enumerate(velocities) if len(values) >= skip + LEAST_ROWS)
 
 

@@ -173,7 +173,7 @@ def write_output(path: Path, data: bytes) -> None:
 
 
 def _target(path: Path) -> tuple[Path, int | None]:
-    """Where the data go, behind all links, and the mode of what is there."""
+    """Where the data go once all links are followed, and the mode of what is there."""
     target = Path(os.path.realpath(path))
     try:
         there = os.stat(path)

@@ -50,7 +50,7 @@ def cross_entropy_method(
       initial_stddev: of the first draws.
       noise_exponent: b of the power spectrum 1 / f^b of the draws over time; 0: white, 2: brownian.
       kept: E <= K, the best candidates of an iteration that take the place of draws in the next one. They are
-        evaluated anew, as returns may be noisy.
+        evaluated again, as returns may be noisy.
       start: where the search starts, with E elites that take part in the first iteration; None: 0.
       proposals: float32 [B, P, T, A] in [-1, 1], plans from elsewhere that take the place of draws in the first
         iteration, P + E < N.

@@ -68,7 +68,7 @@ class Planner:
         if config.policy_candidates:
             proposals = self._policy_plans(state, config.policy_candidates, fold(seed, 2))
         draws = config.weight_samples if config.weights == "average" else 1
-        weights = self._weights(fold(seed, 1), draws)
+        weights = self.draw_weights(fold(seed, 1), draws)
         axis = draws if weights and config.weights == "average" else 0
 
         def evaluate(actions: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
@@ -81,7 +81,7 @@ class Planner:
             imagined = rssm.imagine(
                 rows, start, seed=seed, weights=weights, shared_noise=self._shared_noise, unroll=True
             )
-            return self._returns(self._earned(imagined.features), axis, batch, repeated)
+            return self._returns(self.returns(imagined.features), axis, batch, repeated)
 
         return cross_entropy_method(
             evaluate,
@@ -110,19 +110,20 @@ class Planner:
         ahead = act_ahead(model.rssm, model.policy, start, noise, seed=fold(seed, 1), weights=weights)
         return tf.reshape(ahead.actions, shape)
 
-    def _earned(self, features: tf.Tensor) -> tf.Tensor:
+    def returns(self, features: tf.Tensor) -> tf.Tensor:
         """Predicted returns [...] of trajectories [..., T, F]: a reward counts by the probability to get there."""
         model, scale = self.world_model, self.config.value_scale
         rewards = model.reward(features)
         value = scale * model.value(features[..., -1, :]) if scale else 0.0
         if model.continues:
             goes_on = model.continuation(features)
-            # Exclusive: the reward of the step that ends the episode is still earned.
+            # Exclusive: the reward of the step that ends the episode still counts.
             rewards *= tf.math.cumprod(goes_on, -1, exclusive=True)
             value *= tf.reduce_prod(goes_on, -1)
         return tf.reduce_sum(rewards, -1) + value
 
-    def _weights(self, seed: tf.Tensor, draws: int) -> dict:
+    def draw_weights(self, seed: tf.Tensor, draws: int) -> dict:
+        """The weights that candidates are rolled out under: a weight sample; of `draws` draws with `average`."""
         rssm = self.world_model.rssm
         if self.config.weights == "mean":
             return bayesian_layers.posterior_mean(rssm, compact=True)

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-ROWS = 12  # before and behind, over which rewards are averaged; the planner's horizon
+ROWS = 12  # before and after, over which rewards are averaged; the planner's horizon
 _LEAST = 1e-6  # of the largest reward; less is rounding
 _POWER = 3.0  # with less, the ups and downs of steady episodes outweigh the falls
 
 
 def drop_weights(reward: np.ndarray, terminal: bool = False) -> np.ndarray:
-    """How much a row deserves to be drawn: the cube of the drop of the mean reward from before it to behind it.
+    """How much a row deserves to be drawn: the cube of the drop of the mean reward from before it to after it.
 
         D_t = max(0, mean(r_{t-12}, ..., r_{t-1}) - mean(r_t, ..., r_{t+11})),   w_t = D_t^3
 
@@ -17,7 +17,7 @@ def drop_weights(reward: np.ndarray, terminal: bool = False) -> np.ndarray:
 
     Args:
       reward: float [T].
-      terminal: the task ended the episode in its last row; behind it there are rewards of 0.
+      terminal: the task ended the episode in its last row; after it there are rewards of 0.
 
     Returns:
       float64 [T].

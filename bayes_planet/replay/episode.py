@@ -6,7 +6,7 @@ led to it, so row 0 has no action and no reward:
     image        uint8   [T+1, height, width, 3]   } at least one of the two
     state        float32 [T+1, n]                  }
     action       float32 [T+1, A]   the action that led to this row; zeros in row 0
-    reward       float32 [T+1]      earned on the way to this row; zero in row 0
+    reward       float32 [T+1]      received on the way to this row; zero in row 0
     is_terminal  bool    [T+1]      true in the last row of an episode that the task ended, nowhere else
                                     (an episode cut by a time limit has no true row)
 

@@ -162,7 +162,7 @@ class EpisodeStore:
     def add_round(self, episodes: Mapping[int, Mapping[str, np.ndarray]]) -> list[Path]:
         """`add` of episodes, by index, that were collected side by side: all of them or none.
 
-        A run that is killed while they are written so goes on with the whole round or collects all of it anew, on the
+        A run that is killed while they are written so goes on with the whole round or collects all of it again, on the
         same weights, as it would have done.
 
         Raises:
@@ -272,7 +272,7 @@ class EpisodeStore:
         """A batch of sequences: for each, an episode is drawn uniformly, then a place in it, uniformly.
 
         A sequence never crosses the end of its episode. An episode with fewer rows than `length` (the task ended
-        it early) is drawn as often as any other and used from its row 0; behind it there are zeros, with a false
+        it early) is drawn as often as any other and used from its row 0; after it there are zeros, with a false
         `mask`. The draw depends on `seed` and on the indices and lengths of the episodes, with `shares.drop` on
         their rewards too, on nothing else.
 

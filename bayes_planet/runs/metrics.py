@@ -60,7 +60,7 @@ class MetricsWriter:
     the values by name, such as `weight_kl/total`. A value that does not exist (None, NaN, infinite) leaves its key
     out, so every line is plain JSON.
 
-    Opening the file of an earlier process goes on behind its last row. Each row is handed to the operating system
+    Opening the file of an earlier process goes on after its last row. Each row is handed to the operating system
     at once, so it survives a crash of the process; `flush` makes it survive a power cut. One writer a run directory.
     """
 
@@ -88,7 +88,7 @@ class MetricsWriter:
         return open(open_own(self.path, os.O_WRONLY | os.O_APPEND), "ab")
 
     def _rewrite(self, rows: list[Row]) -> None:
-        """Writes the file anew if it holds something else than `rows`, and goes on from the last row's time."""
+        """Writes the file again if it holds something else than `rows`, and goes on from the last row's time."""
         data = b"".join(_encode(row) for row in rows)
         if data != read_plain(self.path, MOST_LINES_BYTES):
             write_atomically(self.path, data)

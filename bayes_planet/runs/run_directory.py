@@ -362,7 +362,7 @@ class RunDirectory:
         """What changes in how the run learns, by setting: (old, new). Raises where it may not."""
         there = self.read_config()
         changed = self._changed(there, stages.at(config, self.count_episodes()))
-        # What lies here may be of another stage: the run was stopped behind the episode that ended it, or lost some.
+        # What lies here may be of another stage: the run was stopped after the episode that ended it, or lost some.
         if any(not self._changed(there, each) for _, each in stages.configurations(config)):
             return changed
         adjustable = all(stages.adjustable(key, *values) for key, values in changed.items())

@@ -154,6 +154,11 @@ class Learner:
         )
         return gradients, terms.metrics
 
+    @property
+    def traces(self) -> int:
+        """How often the update was traced: more than once means that shapes or types of batches change."""
+        return self._update.experimental_get_tracing_count()
+
     def _distributed_update(self, batch, seed, weight_seed, num_data, kl_scale, valid_steps):
         arguments = (batch, seed, weight_seed, num_data, kl_scale, valid_steps)
         shares = self.strategy.run(self.replica_step, arguments)

@@ -72,7 +72,7 @@ class Trainer:
         self.environments = environments
         self._factory = factory
         action_size = environments.action_space.shape[0]
-        self._collector = Collector(config, environments, agent.collecting, action_size, events.note)
+        self.collector = Collector(config, environments, agent.collecting, action_size, events.note)
         self._should_stop = should_stop
         self._events = events
         self.replay = EpisodeStore(directory.episodes, config.replay.ram_gigabytes * 1e9)
@@ -114,11 +114,11 @@ class Trainer:
         explained = functools.partial(explains, self.counters, set(self.replay.indices))
         rows = self.metrics.rewind(explained, {} if saved is None else saved.get("metrics"))
         self._saver.updates = self.counters.updates
-        self._collector.go_on_counting(*(counted(key, saved, rows) for key in COUNTED))
+        self.collector.go_on_counting(*(counted(key, saved, rows) for key in COUNTED))
         logged = {int(row["train/episode"]) for row in rows if "train/episode" in row}
         for index in self.replay.indices:
             if index not in logged:
-                with contextlib.suppress(CorruptEpisodeError):  # moved aside; it will be collected anew
+                with contextlib.suppress(CorruptEpisodeError):  # moved aside; it will be collected again
                     episode, later = self.replay.load(index), self.replay.after(index)
                     self._write(self._episode_values(index, episode, later), later)
         self.directory.record_start(self.replay.episodes)
@@ -148,7 +148,7 @@ class Trainer:
                     self.save(required=True)
                 self._stop_if_asked()
         finally:
-            self._collector.abandon()
+            self.collector.abandon()
             self.metrics.flush()
         return self.counters
 
@@ -173,11 +173,11 @@ class Trainer:
 
     def _progress(self) -> dict[str, Any]:
         # First the metrics, or a power cut takes rows that the checkpoint says were written.
-        counted = {"metrics": self.metrics.mark(), **{key: getattr(self._collector, key) for key in COUNTED}}
+        counted = {"metrics": self.metrics.mark(), **{key: getattr(self.collector, key) for key in COUNTED}}
         return {**as_saved(self.config, self.counters), **counted, "snapshot_at": self._frozen_at}
 
     def _collect(self) -> None:
-        indices = self._collector.next_indices(self.replay.indices)
+        indices = self.collector.next_indices(self.replay.indices)
         kind = "seed episode" if indices[0] < self.config.train.seed_episodes else "episode"
         count_step = self._step_counter(f"{kind} {indices[0] + 1}")
 
@@ -186,12 +186,12 @@ class Trainer:
             self._tell(self._events.step)
             self._stop_if_asked()
 
-        collected = self._collector.collect(indices, before_step, self._stop_if_asked)
+        collected = self.collector.collect(indices, before_step, self._stop_if_asked)
         self.replay.add_round(dict(zip(collected.indices, collected.episodes, strict=True)))
         rows = []
         for place, (index, episode) in enumerate(zip(collected.indices, collected.episodes, strict=True), 1):
-            behind = collected.episodes[place:]
-            later = len(behind), sum(len(each["reward"]) for each in behind)
+            following = collected.episodes[place:]
+            later = len(following), sum(len(each["reward"]) for each in following)
             rows.append(self._record(self._episode_values(index, episode, later) | collected.speed, later))
         # Not before all of the round are stored: whoever watches may take minutes, or raise.
         for episode, row in zip(collected.episodes, rows, strict=True):
@@ -206,13 +206,13 @@ class Trainer:
         if self._frozen_at != episodes:
             self.agent.freeze()
             self._frozen_at = episodes
-        indices = self._collector.next_indices(self.replay.indices)
+        indices = self.collector.next_indices(self.replay.indices)
         if indices:
-            self._collector.start(indices)
+            self.collector.start(indices)
 
     def _step_counter(self, name: str, episodes: int = 1) -> Callable[[], None]:
         done = 0
-        total = episodes * self._collector.steps
+        total = episodes * self.collector.steps
 
         def before_step() -> None:
             nonlocal done
@@ -223,7 +223,7 @@ class Trainer:
         return before_step
 
     def _episode_values(self, index: int, episode: Episode, later: tuple[int, int]) -> dict[str, Any]:
-        return episode_values(self.config.train, self.replay, self._collector, index, episode, later)
+        return episode_values(self.config.train, self.replay, self.collector, index, episode, later)
 
     def _record(self, values: dict[str, Any], later: tuple[int, int] = (0, 0)) -> dict:
         """Writes a row, as of before the last so many (episodes, rows) came."""
@@ -282,7 +282,7 @@ class Trainer:
                 parts = (self.agent.actor, config.seed, counters.episodes, environments, episodes, workers)
                 return timed_score(*parts, before_step, self._stop_if_asked)
 
-            played = self._collector.surviving_faults(environments, work)
+            played = self.collector.surviving_faults(environments, work)
         self._evaluated_at = counters.episodes
         if played is None:
             return
@@ -302,5 +302,5 @@ class Trainer:
 
     def close(self) -> None:
         """Flushes and closes the metrics, and ends the collecting thread."""
-        self._collector.close()
+        self.collector.close()
         self.metrics.close()

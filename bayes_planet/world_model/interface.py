@@ -86,7 +86,7 @@ class TrainableWorldModel(Perception, Protocol):
     """What collecting, planning, learning, evaluating and saving ask of a world model; it is a tf.Module.
 
     Where `continues`, it also has `continuation(features)`: the probability [...] that the episode goes on. With
-    `model.value` it has `value(features)`: what is earned behind a state, [...], discounted. With `model.policy` it has
+    `model.value` it has `value(features)`: the discounted return after a state, [...]. With `model.policy` it has
     `policy(features)`: mean and stddev of its action, each [..., A].
 
     Attributes:

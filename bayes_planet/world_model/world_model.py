@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -125,6 +125,22 @@ class WorldModel(tf.Module):
         self.reward(features)
         if self.continues:
             self.continuation(features)
+
+    @property
+    def encoders(self) -> dict[str, tf.Module]:
+        """What embeds each observation, by its name."""
+        return dict(self._encoders)
+
+    @property
+    def decoders(self) -> dict[str, tf.Module]:
+        """What predicts each observation, by its name."""
+        return dict(self._decoders)
+
+    @property
+    def heads(self) -> dict[str, Any]:
+        """What predicts from the latent features beside observations, by name: reward, continuation, ..."""
+        found = {"reward": self._reward_head, "continuation": self._continuation_head}
+        return {name: head for name, head in found.items() if head is not None}
 
     def prepare(self, observation: Mapping[str, tf.Tensor], seed: tf.Tensor) -> dict[str, tf.Tensor]:
         """What the environment gives, as the model sees it: images quantised with fresh noise, states normalised.

@@ -234,7 +234,7 @@ def renderer(
     prepared: Any = None
 
     def prepare() -> None:
-        """Again where a reset has made the model anew, as tasks of dm_control.composer do."""
+        """Again where a reset has made a new model, as tasks of dm_control.composer do."""
         nonlocal prepared
         model = task.model if gymnasium_mujoco else task.physics.model
         if model is not prepared:

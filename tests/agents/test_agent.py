@@ -49,7 +49,7 @@ def experience(buffer):
 
 
 def test_values_are_learnt_from_trajectories(experience):
-    """Nothing is earned behind the end of an episode, 0.5 a step on average before it."""
+    """There is no reward after the end of an episode, 0.5 a step on average before it."""
     base = toy.config(value_scale=0.0)
     config = dataclasses.replace(
         base,
@@ -123,15 +123,15 @@ def test_the_loss_moves_nothing_and_repeats(agent, experience):
 
 
 def test_masked_rows_do_not_count(agent, experience):
-    """Nothing behind the first boundary of a chunk changes the loss."""
+    """Nothing after the first boundary of a chunk changes the loss."""
     mask = model_batch(experience)["mask"].numpy()
-    behind = ~mask
-    behind[:, 0] = False  # the first row warms the filter up
-    assert behind.any()
+    after = ~mask
+    after[:, 0] = False  # the first row warms the filter up
+    assert after.any()
     spoilt = experience._replace(
-        observation=tf.where(behind[..., None], 100.0, experience.observation),
-        action=tf.where(behind[..., None], 1.0, experience.action),
-        reward=tf.where(behind & np.roll(behind, 1, 1), 100.0, experience.reward),
+        observation=tf.where(after[..., None], 100.0, experience.observation),
+        action=tf.where(after[..., None], 1.0, experience.action),
+        reward=tf.where(after & np.roll(after, 1, 1), 100.0, experience.reward),
     )
     np.testing.assert_allclose(agent.loss(spoilt).loss, agent.loss(experience).loss, rtol=1e-6)
 

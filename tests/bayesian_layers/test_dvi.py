@@ -123,7 +123,7 @@ def test_linear_layer_of_a_correlated_input():
 
 
 def test_network_moments_equal_those_of_its_draws():
-    """A rectified layer of a tensor, and a linear one behind it, are exact for every width."""
+    """A rectified layer of a tensor, and a linear one after it, are exact for every width."""
     model = tf.keras.Sequential(
         [layer(3, "relu", bias_initializer=wide()), layer(2, bias_initializer="trainable_normal")]
     )

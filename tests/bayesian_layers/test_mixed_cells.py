@@ -29,7 +29,7 @@ def disturbed(model):
 
 # Cells, and the classes of their deterministic counterparts.
 STACKS = {
-    "plain behind": (lambda: [bl.LSTMCellReparameterization(3), K.LSTMCell(2)], [K.LSTMCell, K.LSTMCell]),
+    "plain after": (lambda: [bl.LSTMCellReparameterization(3), K.LSTMCell(2)], [K.LSTMCell, K.LSTMCell]),
     "plain in front": (lambda: [K.SimpleRNNCell(3), bl.GRUCellFlipout(2)], [K.SimpleRNNCell, K.GRUCell]),
     "dropout": (
         lambda: [K.GRUCell(3, dropout=0.3, recurrent_dropout=0.2), bl.GRUCellReparameterization(2), K.LSTMCell(4)],

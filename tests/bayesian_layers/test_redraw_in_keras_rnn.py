@@ -1,4 +1,4 @@
-"""LSTM cells in `tf.keras.layers.RNN` draw their weights anew at every call, however the RNN gets its state."""
+"""LSTM cells in `tf.keras.layers.RNN` draw new weights at every call, however the RNN gets its state."""
 
 import numpy as np
 import pytest

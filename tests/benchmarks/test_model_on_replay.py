@@ -45,7 +45,7 @@ def episodes_of(run, indices=(1, 2)):
     return {index: store.load(index) for index in indices}
 
 
-def test_the_plans_that_were_taken_earn_what_they_earned(run, monkeypatch):
+def test_the_plans_that_were_taken_have_the_returns_that_they_had(run, monkeypatch):
     monkeypatch.setattr(model_on_replay, "NEAR_STDDEV", 0.0)
     asked = questions(episodes_of(run), RUN_SEED, 4, plans=2, every=10)
     assert [question.row for question in asked] == [9, 19, 9, 19]
@@ -68,7 +68,7 @@ def test_agreement_of_rewards():
     found = agreement(predicted, true)
     assert found["near/correlation/12"] == pytest.approx(1.0) and found["near/r2/1"] == pytest.approx(1.0)
     assert found["random/correlation/4"] == pytest.approx(-1.0) and found["random/r2/4"] < 0
-    # A state from which every plan earns the same has no ranks, but it has errors.
+    # A state from which every plan has the same return has no ranks, but it has errors.
     true[0, :3], predicted[0, :3] = 1.0, generator.normal(size=(3, 12))
     found = agreement(predicted, true)
     assert found["near/correlation/12"] == pytest.approx(1.0) and found["near/r2/12"] < 1.0
@@ -80,7 +80,7 @@ def test_errors_of_the_rewards_that_states_tell(run):
     """With weights of 0 and a bias, the model tells the same reward in every row."""
     config = presets.load(STACK, ["env.observations=state", "train.batch_size=4", "train.sequence_length=8"])
     model = build(config, *run.read_spaces()).world_model
-    for variable in model._reward_head.trainable_variables:
+    for variable in model.heads["reward"].trainable_variables:
         variable.assign(tf.zeros_like(variable))
     variable.assign([0.25])
     asked = questions(episodes_of(run), RUN_SEED, 4, plans=2, every=10)

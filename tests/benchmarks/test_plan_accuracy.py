@@ -23,7 +23,7 @@ def test_summary_of_two_decisions():
     assert (found["plan/predicted"], found["plan/true"]) == (5.0, 4.0)
     assert (found["best/predicted"], found["best/true"]) == (2.0, 9.0)
     assert found["near/correlation"] == pytest.approx(1.0)
-    # The second decision's random plans all earn nothing: they say nothing about ranks.
+    # The second decision's random plans all have a return of 0: they say nothing about ranks.
     assert found["random/correlation"] == pytest.approx(-1.0)
 
 

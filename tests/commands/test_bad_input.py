@@ -10,7 +10,7 @@ from bayes_planet import cli
 from bayes_planet.config import presets
 from bayes_planet.replay import EpisodeStore
 from bayes_planet.runs.run_directory import RunDirectory, RunDirectoryError
-from tests.commands.test_analyse import untrained_run
+from tests.commands.untrained import untrained_run
 from tests.replay.make import make_episode
 
 

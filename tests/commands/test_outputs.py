@@ -8,8 +8,7 @@ import sys
 import pytest
 
 from bayes_planet import cli
-from tests.commands.test_analyse import untrained_run
-from tests.files.test_writing import small_disk  # noqa: F401
+from tests.commands.untrained import untrained_run
 from tests.report.make import make_run
 
 
@@ -67,14 +66,14 @@ def test_a_page_is_not_written_out_of_a_run_by_its_own_link(capsys, run, tmp_pat
         link.unlink()
 
 
-def test_a_full_disk_leaves_no_half_page(capsys, run, small_disk):  # noqa: F811
+def test_a_full_disk_leaves_no_half_page(capsys, run, small_disk):
     (small_disk / "page.html").write_text("old")
     for name in ("page.html", "new.html"):
         assert "The disk is full" in fails(capsys, "report", run, "--out", small_disk / name)
     assert os.listdir(small_disk) == ["page.html"] and (small_disk / "page.html").read_text() == "old"
 
 
-def test_a_run_below_any_name_is_evaluated_and_filmed(capsys, trained, tmp_path, small_disk):  # noqa: F811
+def test_a_run_below_any_name_is_evaluated_and_filmed(capsys, trained, tmp_path, small_disk):
     film = tmp_path / "film[1].gif"
     assert cli.main(["evaluate", str(trained), "--episodes", "1", "--video", str(film)]) == 0
     assert film.read_bytes()[:6] == b"GIF89a"

@@ -17,8 +17,8 @@ from bayes_planet import BayesPlanet, cli
 from bayes_planet.agents import BayesPlanetPolicy, GymnasiumPyEnvironment
 from bayes_planet.agents.export import seeded_policy
 from bayes_planet.runs.seeds import Stream, environment_seed, seed_words
+from tests.commands.program import command, finished
 from tests.commands.tensorflow_only import Process
-from tests.commands.test_runs import command, finished
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

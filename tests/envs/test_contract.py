@@ -23,7 +23,7 @@ ZEROS = np.zeros(3, np.float32)
 
 
 class Plain(gymnasium.Env):
-    """Observes 3 zeros, earns 1 a step."""
+    """Observes 3 zeros, its reward is 1 a step."""
 
     def __init__(self):
         self.observation_space, self.action_space = Box(-1, 1, (3,)), Box(-1, 1, (2,))

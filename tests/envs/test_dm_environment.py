@@ -138,7 +138,7 @@ def test_unusable_actions(action, said):
 
 
 def hinge():
-    """A task of dm_control.composer, which makes its physics anew at every reset."""
+    """A task of dm_control.composer, which makes new physics at every reset."""
     from dm_control import composer, mjcf
 
     class Hinge(composer.Entity):

@@ -12,7 +12,7 @@ import pytest
 
 from bayes_planet.config import EnvConfig
 from bayes_planet.envs import WorkerError, Workers, process
-from tests.envs.test_workers import ended
+from tests.envs.processes import ended
 from tests.envs.toy import CountingEnv, FaultyEnv
 
 ROOT = Path(__file__).resolve().parents[2]

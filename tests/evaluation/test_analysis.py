@@ -192,12 +192,12 @@ def test_a_reference_run_is_measured_in_the_units_of_the_first():
     for stddev in (1.0, 3.0):
         model = tiny_model()
         model.normaliser.variance.assign(np.full(3, stddev**2, np.float32))
-        last = model._decoders["state"].variables[-2:]  # kernel and bias of the output
+        last = model.decoders["state"].variables[-2:]  # kernel and bias of the output
         assert [value.shape[-1] for value in last] == [3, 3]
         for value in last:
             value.assign(value / stddev)
         # Its latent states are the same too: the encoder undoes the scale.
-        first = model._encoders["state"].variables[0]
+        first = model.encoders["state"].variables[0]
         assert first.shape[0] == 3
         first.assign(first * stddev)
         models.append(model)

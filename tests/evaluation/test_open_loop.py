@@ -114,7 +114,7 @@ def test_context_is_reconstructed_and_the_rest_comes_from_its_actions():
 
 
 def test_it_does_not_look():
-    """Observations behind the context, and rewards anywhere, change nothing; actions behind it do."""
+    """Observations after the context, and rewards anywhere, change nothing; actions after it do."""
     model, batch = tiny_model(), tiny_batch(2, 6)
     expected = predict_open_loop(model, batch, 3, seed(1)).predicted
 
@@ -163,8 +163,8 @@ def test_weights_are_the_mean_or_the_sample_that_is_given():
 
 def test_images_come_back_on_the_scale_of_the_camera():
     model = tiny_model(shapes=IMAGE_SHAPES)
-    bias = model._decoders["image"]._layers[-1].bias
-    for variable in model._decoders["image"].variables:
+    bias = model.decoders["image"].layers[-1].bias
+    for variable in model.decoders["image"].variables:
         variable.assign(tf.zeros_like(variable))
     bias.assign([-0.5, 0.0, 0.25])
     predicted = predict_open_loop(model, tiny_batch(1, 3, IMAGE_SHAPES), 1, seed(1)).predicted["image"]

@@ -68,7 +68,7 @@ def test_latent_parts_hold_the_priors_own_variance():
     result = predict_distribution(model, tiny_batch(2, 6), 2, seed(1), state_samples=400)
     latent = result.parts["latent"]
     np.testing.assert_array_equal(latent.epistemic, 0.0)
-    # One step behind the context, under one model: the variance of samples drawn by hand.
+    # One step after the context, under one model: the variance of samples drawn by hand.
     posterior, _ = model.observe(tiny_batch(2000, 2, seed=0), seed(3))
     assert latent.aleatoric.shape == (2, 6, 3) and posterior.mean.shape == (2000, 2, 3)
     batch = {key: np.repeat(value[:1], 20_000, 0) for key, value in tiny_batch(2, 6).items()}

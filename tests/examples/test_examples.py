@@ -38,7 +38,7 @@ def test_every_example_is_tested_and_short():
 
 def test_gymnasium_task(pendulum):
     logdir, result = pendulum
-    # 40 decisions of 2 steps each; a step of the pendulum earns -16.28 to 0.
+    # 40 decisions of 2 steps each; the reward of a step of the pendulum is -16.28 to 0.
     assert -16.28 * 80 <= result["return"] < 0
     assert result["epistemic"] >= 0 and result["aleatoric"] > 0
     assert len(list((logdir / "episodes").glob("*.npz"))) == 3
@@ -53,7 +53,7 @@ def test_gymnasium_task_goes_on_where_the_run_stopped(pendulum):
 
 
 def test_load_and_run(pendulum, tmp_path):
-    """Step by step it earns what the task pays for the actions of `predict`, and what docs/getting_started.md does."""
+    """Its rewards are those of the task for the actions of `predict`, and what docs/getting_started.md does."""
     logdir, _ = pendulum
     video = tmp_path / "pendulum.gif"
     returns = main("load_and_run")([str(logdir), "--episodes", "2", "--video", str(video)])
@@ -150,6 +150,6 @@ def test_mlp_dynamics_learns_the_rewards():
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_mlp_dynamics_swings_the_pendulum_up():
-    """Random actions earn about -1200; seeds 0, 1 and 2 earned -158, -125 and -128 (a good swing-up: -120 to -380)."""
+    """Random actions have a return of about -1200; seeds 0, 1 and 2 had -158, -125 and -128 (a good swing-up: -120 to -380)."""
     result = main("mlp_dynamics")([])
     assert np.mean(result["evaluation"]) > -400

@@ -5,7 +5,6 @@ import os
 import resource
 import socket
 import stat
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,18 +12,6 @@ import pytest
 from bayes_planet.files.writing import check_output, is_disk_full, remove_leftovers, write_atomically, write_output
 
 ROOT = os.geteuid() == 0
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 64 KiB of its own."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder], capture_output=True)
-    if mounted.returncode:
-        pytest.skip("mounting needs root")
-    yield folder
-    subprocess.run(["umount", folder], check=True)
 
 
 def test_a_link_stays_and_its_target_is_written(tmp_path):

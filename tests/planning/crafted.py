@@ -45,13 +45,13 @@ def crafted_model(**changes) -> BehaviourModel:
     fill(rssm.prior_mean, [[1.05], [-1.05]], [0.0])
     fill(rssm.prior_stddev, tf.zeros([2, 1]), [-30.0])
     # The posterior copies the observation: embedding = relu(s), relu(-s).
-    fill(model._encoders["state"]._layers[0], [[1.0, -1.0]], [0.0, 0.0])
-    fill(model._encoders["state"]._layers[1], tf.eye(2), [0.0, 0.0])
+    fill(model.encoders["state"].layers[0], [[1.0, -1.0]], [0.0, 0.0])
+    fill(model.encoders["state"].layers[1], tf.eye(2), [0.0, 0.0])
     fill(rssm.posterior_hidden, [[0.0, 0.0], [0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], [0.0, 0.0])
     fill(rssm.posterior_mean, [[1.0], [-1.0]], [0.0])
     fill(rssm.posterior_stddev, tf.zeros([2, 1]), [-30.0])
     # Features are [sample, belief].
-    fill(model._reward_head._layers[-1], [[0.0], [1.0], [1.0]], [0.0])
+    fill(model.heads["reward"].layers[-1], [[0.0], [1.0], [1.0]], [0.0])
     return model
 
 

@@ -1,4 +1,4 @@
-"""Plans where the model predicts that an episode ends, and that nothing is earned after the end."""
+"""Plans where the model predicts that an episode ends, and that there is no reward after the end."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ LIMIT = 0.85  # of belief[0] = tanh(action + 1); so the end comes above the acti
 def ending_model(**changes):
     """The crafted model, whose episode ends (almost surely) where the reward of a step is above LIMIT."""
     model = crafted_model(model={"continuation": True}, **changes)
-    head = model._continuation_head._layers[-1]
+    head = model.heads["continuation"].layers[-1]
     head.kernel.assign([[0.0], [-100.0], [0.0]])
     head.bias.assign([100.0 * LIMIT])
     return model
@@ -31,7 +31,7 @@ def test_a_reward_counts_by_the_probability_to_get_there():
     rewards, goes_on = model.reward(features).numpy(), model.continuation(features).numpy()
     assert 0.05 < goes_on.min() < 0.95
     expected = rewards[:, 0] + goes_on[:, 0] * rewards[:, 1] + goes_on[:, 0] * goes_on[:, 1] * rewards[:, 2]
-    np.testing.assert_allclose(planner._earned(features), expected, rtol=1e-5)
+    np.testing.assert_allclose(planner.returns(features), expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize(("weights", "samples"), [("mean", 1), ("average", 2)])
@@ -48,7 +48,7 @@ def test_the_plan_takes_the_reward_that_ends_the_episode_last(weights, samples):
 
 def test_where_nothing_ends_the_plan_is_the_same():
     model = ending_model(planner=PLANNER)
-    model._continuation_head._layers[-1].bias.assign([1000.0])
+    model.heads["continuation"].layers[-1].bias.assign([1000.0])
     plain = crafted_model(planner=PLANNER)
     ours, theirs = (
         Planner(each, each.config.planner).plan(crafted_state(1.0, -1.0), seed(3)) for each in (model, plain)

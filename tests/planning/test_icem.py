@@ -10,7 +10,7 @@ import tensorflow as tf
 from bayes_planet.planning import Actor, Plan, Planner, candidate_counts, cross_entropy_method
 from bayes_planet.planning.colored_noise import noise_matrix
 from tests.planning.crafted import crafted_model
-from tests.planning.test_cem import quadratic, recorded
+from tests.planning.search import quadratic, recorded
 from tests.world_model.tiny import seed
 
 TARGET = np.random.default_rng(0).uniform(-0.9, 0.9, (1, 3, 2))
@@ -110,7 +110,7 @@ def test_the_actor_carries_its_plan_through_an_episode_and_no_further():
     np.testing.assert_allclose(after.plan.mean[:, 0], after.action)
     action, _ = actor(view, after, tf.constant([False, True]), seed(2))
     warm, _ = actor(view, after, tf.constant([False, False]), seed(2))
-    # Where the second episode begins anew, the old plan does not matter.
+    # Where the second episode begins, the old plan does not matter.
     other = after._replace(plan=tf.nest.map_structure(lambda value: value * np.nan, after.plan))
     again, _ = actor(view, other, tf.constant([True, True]), seed(2))
     np.testing.assert_allclose(action[1], again[1])

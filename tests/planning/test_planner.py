@@ -136,7 +136,7 @@ def test_candidates_are_scored_by_the_rewards_of_their_own_rollout(weights, samp
     actions = tf.random.stateless_uniform([2, 6, 3, ACTION_SIZE], [5, 6], -1.0, 1.0)
     returns = captured_evaluate(act, state)(actions, seed(2)).numpy()
 
-    drawn = act._weights(tf.random.experimental.stateless_fold_in(seed(1), 1), samples)
+    drawn = act.draw_weights(tf.random.experimental.stateless_fold_in(seed(1), 1), samples)
     layers = {bayesian_layers.layer_key(layer): layer.name for layer in bayesian_layers.variational_layers(rssm)}
     drawn = {layers[key]: value for key, value in drawn.items()}
     several = weights == "average"
@@ -144,7 +144,7 @@ def test_candidates_are_scored_by_the_rewards_of_their_own_rollout(weights, samp
         NumpyRSSM(rssm, tf.nest.map_structure(lambda value, draw=draw: value[draw] if several else value, drawn), 0.0)
         for draw in range(samples if several else 1)
     ]
-    head = model._reward_head._layers[-1]
+    head = model.heads["reward"].layers[-1]
 
     def rollout(reference, row, candidate):
         belief, sample, total = state.belief[row].numpy(), state.sample[row].numpy(), 0.0
@@ -166,7 +166,7 @@ def test_candidates_are_scored_by_the_rewards_of_their_own_rollout(weights, samp
 
 @pytest.mark.parametrize(("weights", "per_draw"), [("mean", False), ("average", False), ("average", True)])
 def test_with_noise_per_draw_candidates_have_common_random_numbers(bayesian_model, weights, per_draw):
-    """Equal candidates earn the same, and one earns the same whoever is beside it; else its state noise is its own."""
+    """Equal candidates have equal returns, whoever is beside them; else each has state noise of its own."""
     state = some_state(bayesian_model, 2)
     act = planner(bayesian_model, weights, 3, noise_per_draw=per_draw, uncertainty_bonus=-2.0)
     evaluate = captured_evaluate(act, state)
@@ -188,7 +188,7 @@ def test_with_noise_per_draw_the_spread_is_of_weights_and_state_noise(bayesian_m
     act = planner(model, "average", 3, noise_per_draw=True, uncertainty_bonus=-2.0)
     actions = tf.random.stateless_uniform([2, 4, act.config.horizon, ACTION_SIZE], [5, 6], -1.0, 1.0)
     found = captured_evaluate(act, state)(actions, seed(7)).numpy()
-    draws = act._weights(tf.random.experimental.stateless_fold_in(seed(1), 1), 3)
+    draws = act.draw_weights(tf.random.experimental.stateless_fold_in(seed(1), 1), 3)
     for row, candidate in np.ndindex(2, 4):
         start = State(*(tf.tile(value[None, row : row + 1], [3, 1, 1]) for value in state))
         alone = tf.tile(actions[row, candidate][None, None], [3, 1, 1, 1])

@@ -15,7 +15,7 @@ FOLD = tf.random.experimental.stateless_fold_in
 def model_with_policy(slope: float, **planner):
     """The crafted model, whose best action is the state's sign; the policy's mean is `slope` times the state."""
     made = crafted_model(model={"value": True, "policy": True}, planner={"horizon": 3, **planner})
-    output = made.require_policy()._network._layers[-1]
+    output = made.require_policy().layers[-1]
     output.kernel.assign([[slope, 0.0], [0.0, 0.0], [0.0, 0.0]])
     output.bias.assign([0.0, -30.0])  # stddev 0.1
     return made

@@ -1,4 +1,4 @@
-"""Plans that count what is earned behind their last step."""
+"""Plans that count the return after their last step."""
 
 import numpy as np
 import pytest
@@ -15,8 +15,8 @@ def model_with_value(slope: float, model: dict | None = None, **planner):
     """The crafted model; the value of a state is `slope` times its belief[0] = tanh(action + 1), and 0.25."""
     made = crafted_model(model={"value": True, **(model or {})}, planner={**PLANNER, **planner})
     rate = 1.0 - made.config.loss.value_discount
-    made._value_head._layers[-1].kernel.assign([[0.0], [rate * slope], [0.0]])
-    made._value_head._layers[-1].bias.assign([rate * 0.25])
+    made.heads["value"].layers[-1].kernel.assign([[0.0], [rate * slope], [0.0]])
+    made.heads["value"].layers[-1].bias.assign([rate * 0.25])
     return made
 
 
@@ -31,7 +31,7 @@ def test_a_return_is_the_rewards_and_the_value_of_the_last_state(continuation):
     expected = reward[:, 0] + reached[:, 0] * reward[:, 1] + reached[:, 1] * reward[:, 2]
     expected += 0.5 * reached[:, 2] * value[:, 2]
     planner = Planner(model, model.config.planner)
-    np.testing.assert_allclose(planner._earned(features), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(planner.returns(features), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(("weights", "samples"), [("mean", 1), ("average", 2)])

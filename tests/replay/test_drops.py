@@ -31,9 +31,9 @@ def reference(rewards, terminal):
     followed = [*rewards, *([0.0] * ROWS if terminal else [])]
     weights = []
     for row in range(len(rewards)):
-        before, behind = followed[max(row - ROWS, 0) : row], followed[row : row + ROWS]
-        enough = len(before) == len(behind) == ROWS
-        weights.append(max(np.mean(before) - np.mean(behind), 0.0) ** 3 if enough else 0.0)
+        before, after = followed[max(row - ROWS, 0) : row], followed[row : row + ROWS]
+        enough = len(before) == len(after) == ROWS
+        weights.append(max(np.mean(before) - np.mean(after), 0.0) ** 3 if enough else 0.0)
     return weights
 
 

@@ -59,7 +59,7 @@ def test_a_kill_at_any_step_leaves_the_round_before_or_the_whole_round(tmp_path)
         store = EpisodeStore(folder, 0)
         assert store.indices in ([0, 1, 2], [0, 1, 2, 3, 4, 5])
         found.append(store.episodes)
-        # What goes on collects it anew, maybe with other lengths.
+        # What goes on collects it again, maybe with other lengths.
         if store.episodes == 3:
             store.add_round({index: make_episode(index, 9) for index in range(3, 6)})
         again = EpisodeStore(folder, 0)
@@ -82,7 +82,7 @@ def test_a_reader_does_not_see_half_of_a_round(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "replace", look)
     write_round(tmp_path, {"1.npz": b"1", "2.npz": b"2"})
-    assert seen == [["0.npz"]] * 3  # behind the note, the first and the second
+    assert seen == [["0.npz"]] * 3  # after the note, the first and the second
     assert [path.name for path in whole_files(tmp_path, PATTERN)] == ["0.npz", "1.npz", "2.npz"]
 
 

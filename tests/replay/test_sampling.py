@@ -68,7 +68,7 @@ def test_drops_are_asked_for_only_where_they_are_needed():
 
 
 def test_the_newest_are_those_of_the_highest_index_whenever_they_came(tmp_path):
-    """An episode that was corrupt and is collected anew is as old as ever."""
+    """An episode that was corrupt and is collected again is as old as ever."""
     store = EpisodeStore(tmp_path, 1e9)
     for index in (4, 0, 2):
         store.add(make_episode(index, 20), index)

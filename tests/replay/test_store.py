@@ -431,7 +431,7 @@ def test_a_round_of_which_a_name_cannot_be_given_leaves_nothing(tmp_path, monkey
     store, replace, given = EpisodeStore(tmp_path, 0), os.replace, []
 
     def second_fails(source, target):
-        if len(given) == 2:  # behind the note of the round and the first of its files
+        if len(given) == 2:  # after the note of the round and the first of its files
             raise OSError(errno.ENOSPC, "No space left on device")
         given.append(target)
         replace(source, target)

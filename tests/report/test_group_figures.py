@@ -103,7 +103,7 @@ def test_what_a_policy_earns_in_imagination_is_drawn_where_there_is_one(tmp_path
     more = '"policy/reward": 0.5, "policy/stddev": 0.2, '
     (folder / "metrics.jsonl").write_text(text.replace('"loss/image"', more + '"loss/image"'))
     page = report([folder], tmp_path / "page.html", figures=tmp_path / "figures").path.read_text()
-    assert "The policy earned from 0.5 to 0.5 an agent step in imagination." in page
+    assert "The policy's reward an agent step in imagination: from 0.5 to 0.5." in page
     assert "over draws of the weights" not in page
     assert len(list((tmp_path / "figures").glob("loss-terms-*.svg"))) == 4
     more += '"policy/uncertainty": 0.03, '

@@ -8,7 +8,7 @@ from pathlib import Path
 from bayes_planet.report import report
 from bayes_planet.report.reading.starts import machine_text
 from bayes_planet.runs.metrics import read_metrics
-from tests.commands.test_runs import command, finished
+from tests.commands.program import command, finished
 from tests.report.glossary import PAGE, explained, unexplained
 
 REAL = Path(__file__).with_name("real_run")  # of cheetah-run with `laptop`, ended after 48 episodes

@@ -101,7 +101,7 @@ def check_second_update(learner: Learner, batch: dict) -> None:
     assert float(learner.update(batch, 50)["skipped"]) == 1.0
     for variable, old in zip(learner.optimizer.variables(), optimizer, strict=True):
         np.testing.assert_array_equal(variable.numpy(), old)
-    assert learner._update.experimental_get_tracing_count() == 1
+    assert learner.traces == 1
     assert int(learner.updates.numpy()) == 2
     for variable, old in zip(model.trainable_variables, before, strict=True):
         for value in variable.values:

@@ -19,7 +19,7 @@ def main(folder: Path, index: int, ports: list[str], settings: list[str]) -> Non
     from bayes_planet.commands import train as command
     from bayes_planet.commands.errors import UserError
     from bayes_planet.training import build as building
-    from tests.training.test_trainer import STATE_TASK
+    from tests.training.parts import STATE_TASK
 
     made = []
     build = building.build

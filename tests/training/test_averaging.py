@@ -13,7 +13,7 @@ from bayes_planet.training.build import build
 from bayes_planet.training.learner import Learner
 from bayes_planet.training.saved import saved_model
 from bayes_planet.training.saved.restoring import Spaces, restored
-from tests.training.test_trainer import config_of, trainer_in
+from tests.training.parts import config_of, trainer_in
 from tests.world_model.tiny import DENSE_LAYERS, STATE_SHAPES, tiny_batch, tiny_config, tiny_model
 
 AVERAGED = "train.average_decay=0.6"
@@ -45,7 +45,7 @@ def test_the_average_follows_its_recurrence():
         np.testing.assert_allclose(ours, mean, rtol=1e-5, atol=1e-6)
         apart = max(apart, float(np.abs(ours - new).max()))
     assert apart > 1e-3
-    assert learner._update.experimental_get_tracing_count() == 1
+    assert learner.traces == 1
 
 
 def test_training_itself_is_what_it_is_without():

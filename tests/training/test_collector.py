@@ -15,7 +15,7 @@ from bayes_planet.evaluation.scoring import final_score
 from bayes_planet.replay import episode as episode_format
 from bayes_planet.runs.seeds import Stream, environment_seed
 from bayes_planet.training.build import Agent, build
-from tests.envs.test_workers import ended
+from tests.envs.processes import ended
 from tests.training.walk import STEPS, Walk
 
 TASK = ("env.observations=state", "env.name=Walk", "env.action_repeat=1", "env.timeout_seconds=60")
@@ -61,7 +61,7 @@ def assert_same(episodes, expected) -> None:
 
 @pytest.mark.parametrize("kind", [RANDOM, PLANNED])
 def test_lost_episodes_are_what_they_would_have_been_and_the_others_are_kept(four, parts, kind):
-    """One of each group is killed in the middle of an episode. Nobody else starts anew."""
+    """One of each group is killed in the middle of an episode. Nobody else is started again."""
     indices = [2, 3, 4, 5]
     expected = collector_of(four, parts, kind).collect(indices, lambda: None).episodes
     assert len({episode["reward"].sum() for episode in expected}) == 4

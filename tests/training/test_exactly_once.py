@@ -13,7 +13,7 @@ from bayes_planet.runs.metrics import read_metrics
 from bayes_planet.training import ending
 from bayes_planet.training.ending import NotSavedError
 from bayes_planet.training.events import Events
-from tests.training.test_trainer import config_of, no_model_is_left, notes, trainer_in, weights  # noqa: F401  (fixture)
+from tests.training.parts import config_of, no_model_is_left, notes, trainer_in, weights  # noqa: F401  (fixture)
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +132,7 @@ def test_faults_are_counted_over_all_starts(tmp_path):
     with trainer_in(tmp_path / "run", config) as trainer:
         os.kill(trainer.environments.pids[0], signal.SIGKILL)
         trainer.run(lambda: trainer.counters.episodes >= 3)
-        assert trainer._collector.worker_faults == 1
+        assert trainer.collector.worker_faults == 1
     with trainer_in(tmp_path / "run", config) as trainer:
         trainer.run()
     rows = [row for row in read_metrics(tmp_path / "run" / "metrics.jsonl") if "train/episode" in row]

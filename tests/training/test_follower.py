@@ -52,7 +52,7 @@ def test_updates_of_a_follower_know_whole_rounds(tmp_path, monkeypatch):
         monkeypatch.setattr(
             follower.learner, "update", lambda batch, rows: (seen.append((follower.replay.episodes, rows)), update(batch, rows))[1]
         )  # fmt: skip
-        monkeypatch.setattr(follower._collector, "start", lambda indices: seen.append(("collects", indices)))
+        monkeypatch.setattr(follower.collector, "start", lambda indices: seen.append(("collects", indices)))
 
         def collect() -> None:
             """Each round is there in two pieces, far enough apart to be seen."""

@@ -17,7 +17,6 @@ from bayes_planet.replay.rounds import UNFINISHED, remove_unfinished
 from bayes_planet.runs.checkpoints import CheckpointError, Checkpoints
 from bayes_planet.runs.metrics import MetricsFileError, MetricsWriter, read_metrics
 from bayes_planet.runs.run_directory import RunDirectory, RunDirectoryError
-from tests.files.test_writing import small_disk  # noqa: F401
 from tests.replay.make import assert_same, make_episode
 
 CONFIG = presets.load(["debug"], ["env.name=Pendulum-v1", "env.observations=state"])
@@ -244,7 +243,7 @@ def test_temporary_checkpoints_that_are_links_are_not_followed(tmp_path, outside
     assert sorted(os.listdir(folder))[-2:] == ["ckpt-00000002", "ckpt-00000003"]
 
 
-def test_a_full_disk_is_named(small_disk):  # noqa: F811
+def test_a_full_disk_is_named(small_disk):
     variable = tf.Variable(tf.zeros([100_000]))
     with pytest.raises(CheckpointError, match="The disk under .* is full: make room"):
         Checkpoints(small_disk / "checkpoints", 1, variable=variable).save({"updates": 1})

@@ -158,7 +158,7 @@ def test_the_scale_weighs_the_kl_and_no_value_traces_again():
     kl = sum(float(value) for value in learner.world_model.weight_kl().values())
     metrics = learner.update(tiny_batch(), 200)
     np.testing.assert_allclose(metrics["loss/weight_kl"], 0.375 * kl / 200, rtol=1e-4)
-    assert learner._update.experimental_get_tracing_count() == 1
+    assert learner.traces == 1
 
 
 def spaces(*names: str) -> tuple[gymnasium.spaces.Dict, gymnasium.spaces.Box]:

@@ -515,7 +515,7 @@ def test_a_run_is_prepared_with_the_stage_that_its_episodes_have_reached(tmp_pat
 
     assert prepared() == 3.0  # the same command: config.yaml says another scale than it, and that is no difference
     reach(9)
-    assert prepared() == 5.0  # it was killed behind the episode that ended the stage, and one more
+    assert prepared() == 5.0  # it was killed after the episode that ended the stage, and one more
     directory.prepare(second)  # from Python, with what `prepare` returned before
     directory.record_start(9)
     directory.unlock()

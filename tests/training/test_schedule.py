@@ -163,7 +163,7 @@ def going_on(before: Config, now: Config, counters: Counters) -> Counters:
 
 @hypothesis.given(CONFIGS, st.integers(1, 5), st.data())
 def test_another_number_of_updates_counts_from_the_next_episode_on(config, updates, data):
-    """Wherever the run stops: no episode before is caught up with, and none behind is short."""
+    """Wherever the run stops: no episode before is caught up with, and none after it is short."""
     history = simulate(config)
     start = data.draw(st.integers(0, len(history) - 1))
     now = dataclasses.replace(config, train=dataclasses.replace(config.train, updates_per_episode=updates))
@@ -177,7 +177,7 @@ def test_another_number_of_updates_counts_from_the_next_episode_on(config, updat
             expected = config.train.updates_per_episode
         elif episodes > counters.episodes:
             expected = updates
-        else:  # stopped among these updates, or behind them: what is done is done
+        else:  # stopped among these updates, or after them: what is done is done
             done = before.count(episodes)
             complete = done == config.train.updates_per_episode
             expected = done if complete else max(done, updates)
@@ -214,7 +214,7 @@ def test_a_finished_run_with_other_updates_is_still_finished():
 
 @hypothesis.given(CONFIGS, st.data())
 def test_an_older_checkpoint_goes_on_as_ever(config, data):
-    """It does not say where the updates were complete. An episode may have come behind it."""
+    """It does not say where the updates were complete. An episode may have come after it."""
     history = simulate(config)
     counters = history[data.draw(st.integers(0, len(history) - 1))][1]
     older = {"updates": counters.updates, "evaluated_at": counters.evaluated_at}

@@ -37,13 +37,13 @@ def test_convolutions_with_many_positions_are_not_normalised():
     assert activations.convolution("rms_silu", 196) == "relu"
     assert activations.convolution("rms_silu", 36) is rms_silu
     assert activations.convolution("elu", 196) == activations.dense("elu") == "elu"
-    for module, normalised in ((ImageEncoder(1, "rms_silu"), [2, 3]), (ImageDecoder(1, "rms_silu"), [0])):
-        found = [place for place, layer in enumerate(module._layers) if layer.activation is rms_silu]
+    for module, normalised in ((ImageEncoder(1, "rms_silu"), [2, 3]), (ImageDecoder(1, "rms_silu"), [1])):
+        found = [place for place, layer in enumerate(module.layers) if layer.activation is rms_silu]
         assert found == normalised
 
 
 def test_the_transition_has_it_in_its_hidden_layers_step_by_step_and_at_once():
-    """The posterior's hidden layer is a sum of two products, normalised as one; beliefs are normalised behind the draw."""
+    """The posterior's hidden layer is a sum of two products, normalised as one; beliefs are normalised after the draw."""
     model = tiny_model(tiny_config(model={"activation": "rms_silu"}, bayesian={"layers": DENSE_LAYERS}))
     rssm = model.rssm
     state = rssm.initial_state(2)._replace(belief=tf.random.stateless_uniform([2, 5], seed(1), -1.0, 1.0))

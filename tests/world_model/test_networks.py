@@ -25,7 +25,7 @@ def test_encoder_has_the_papers_shapes():
         (4, 4, 128, 256),
     ]
     x, sizes = _images(1), []
-    for layer in encoder._layers:
+    for layer in encoder.layers:
         x = layer(x)
         sizes.append(x.shape[1])
     assert sizes == [31, 14, 6, 2]
@@ -38,7 +38,7 @@ def test_decoder_has_the_papers_shapes():
     kernels = [tuple(variable.shape) for variable in decoder.trainable_variables if "kernel" in variable.name]
     # Keras's transposed kernels are [height, width, out, in].
     assert kernels == [(230, 1024), (5, 5, 128, 1024), (5, 5, 64, 128), (6, 6, 32, 64), (6, 6, 3, 32)]
-    activations = [layer.activation for layer in (decoder._dense, *decoder._layers)]
+    activations = [layer.activation for layer in decoder.layers]
     assert activations == [tf.keras.activations.linear, *[tf.keras.activations.relu] * 3, tf.keras.activations.linear]
 
 
@@ -88,7 +88,7 @@ def test_every_other_activation_that_may_be_set_is_one_of_keras(name):
     head = DenseHead(1, 3, 2, name)
     x = np.linspace(-2.0, 2.0, 10, dtype=np.float32).reshape(2, 5)
     head(tf.constant(x))
-    hidden, last = (layer.get_weights() for layer in head._layers)
+    hidden, last = (layer.get_weights() for layer in head.layers)
     activation = tf.keras.activations.get(name)
     expected = np.asarray(activation(tf.constant(x @ hidden[0] + hidden[1]))) @ last[0] + last[1]
     np.testing.assert_allclose(head(tf.constant(x)), expected, rtol=1e-5, atol=1e-6)

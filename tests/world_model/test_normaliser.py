@@ -127,9 +127,9 @@ def test_on_a_strategys_devices_and_without_tracing_again():
     learner = Learner(model, tiny_config(), strategy)
     batch = tiny_batch()
     first = learner.update(batch, 12)["loss/state"]
-    traces = learner._update.experimental_get_tracing_count()
+    traces = learner.traces
     model.normaliser.add(100.0 * batch["state"].reshape(-1, STATE_SIZE))
     shrunk = learner.update(batch, 12)["loss/state"]
     # States that are 100 times smaller than usual are all alike.
-    assert learner._update.experimental_get_tracing_count() == traces
+    assert learner.traces == traces
     assert abs(float(first) - float(shrunk)) > 0.1

@@ -103,13 +103,13 @@ def test_its_gradient_is_that_of_what_it_earns(continuation, constants):
         returns = lambda_returns(
             model.reward(ahead.features), model.value(ahead.features), tf.ones([6, 4]), goes_on, 0.8, 0.6
         ).numpy()
-        earned = 0.2 * returns[:, :3].astype(np.float64).mean()
-        return earned, earned + 0.3 * np.log(ahead.stddev.numpy().astype(np.float64)).sum(-1).mean()
+        reward = 0.2 * returns[:, :3].astype(np.float64).mean()
+        return reward, reward + 0.3 * np.log(ahead.stddev.numpy().astype(np.float64)).sum(-1).mean()
 
     with tf.GradientTape() as tape:
         found = imagined_terms(model, posterior)
     gradient = tape.gradient(found.loss, bias).numpy()
-    np.testing.assert_allclose(found.earned, objective()[0], rtol=1e-5)
+    np.testing.assert_allclose(found.reward, objective()[0], rtol=1e-5)
     before = bias.numpy()
     for place in range(4):
         values = []
@@ -121,7 +121,7 @@ def test_its_gradient_is_that_of_what_it_earns(continuation, constants):
 
 
 @pytest.mark.parametrize("layers", [DENSE_LAYERS, ()])
-def test_caution_asks_for_what_is_earned_under_every_draw(layers, constants):
+def test_caution_asks_for_returns_under_every_draw(layers, constants):
     """Against finite differences of mean and standard deviation over draws, each rolled out by itself."""
     constants(START_FRACTION=0.5, ENTROPY_SCALE=0.0, VALUE_TRACE=0.6)
     caution = {"policy_uncertainty_bonus": -2.0}
@@ -137,7 +137,7 @@ def test_caution_asks_for_what_is_earned_under_every_draw(layers, constants):
     start = State(*(tf.gather(tf.reshape(value, [12, -1]), chosen) for value in posterior))
     noise = tf.random.stateless_normal([6, 3, 2], FOLD(seed(4), 1))
 
-    def earned(draw: int) -> np.ndarray:
+    def returns(draw: int) -> np.ndarray:
         """Returns [6, 3] under one of the draws: its weights, and its rows of the state noise."""
         drawn = tf.nest.map_structure(lambda value: value[draw], weights)
         state, features = start, [start.features]
@@ -154,7 +154,7 @@ def test_caution_asks_for_what_is_earned_under_every_draw(layers, constants):
         return 0.2 * returns.numpy().astype(np.float64)[:, :3]
 
     def objective() -> tuple[float, float]:
-        found = np.stack([earned(draw) for draw in range(3)])
+        found = np.stack([returns(draw) for draw in range(2)])
         return found.mean(), found[:, :, 0].std(0, ddof=1).mean()
 
     with tf.GradientTape() as tape:
@@ -162,7 +162,7 @@ def test_caution_asks_for_what_is_earned_under_every_draw(layers, constants):
     gradient = tape.gradient(found.loss, bias).numpy()
     mean, stddev = objective()
     assert stddev > 1e-3  # far above the floor that keeps the root's slope finite
-    np.testing.assert_allclose([found.earned, found.uncertainty], [mean, stddev], rtol=1e-2)
+    np.testing.assert_allclose([found.reward, found.uncertainty], [mean, stddev], rtol=1e-2)
     before = bias.numpy()
     for place in range(4):
         values = []
@@ -179,7 +179,7 @@ def test_the_value_learns_what_the_policy_earns(constants):
     constants(START_FRACTION=1.0, VALUE_TRACE=0.6)
     model = policy_model({"policy_horizon": 2, "value_discount": 0.8})
     posterior = filtered(model, tiny_batch())
-    head = list(model._value_head.trainable_variables)
+    head = list(model.heads["value"].trainable_variables)
     with tf.GradientTape(persistent=True) as tape:
         value_nll = imagined_value_nll(model, imagined_by(model, posterior))
         start = State(*(tf.reshape(value, [12, value.shape[-1]]) for value in posterior))
@@ -206,7 +206,10 @@ def test_several_values_learn_each_their_own_returns_and_the_policy_their_mean_l
     bias, kernel = model.require_policy().trainable_variables[-1:-3:-1]
     kernel.assign(0.2 * kernel)
     bias.assign([0.1, -0.1, -4.0, -3.5])
-    heads = [model._value_head, *model._further_value_heads]
+    heads = [
+        model.heads["value"],
+        *(model.heads[f"value_{number}"] for number in range(2, model.config.model.value_heads + 1)),
+    ]
     assert len(heads) == 3
 
     def returns() -> tuple[np.ndarray, np.ndarray]:
@@ -223,7 +226,7 @@ def test_several_values_learn_each_their_own_returns_and_the_policy_their_mean_l
     gradient = tape.gradient(found.loss, bias).numpy()
     each, rates = returns()
     together = each.mean(0) - each.std(0)
-    np.testing.assert_allclose(found.earned, together[:, :2].mean(), rtol=1e-5)
+    np.testing.assert_allclose(found.reward, together[:, :2].mean(), rtol=1e-5)
     expected = 0.5 * (np.square(each - rates)[:, :, :2].mean() + np.log(2 * np.pi))
     np.testing.assert_allclose(imagined_value_nll(model, imagined_by(model, posterior)), expected, rtol=1e-4)
     ordered = np.sort(together[:, :2].ravel())
@@ -253,7 +256,7 @@ def test_the_world_model_learns_nothing_from_it(sampling, draws):
     cautious = {"policy_uncertainty_bonus": 0.0 if draws == 1 else -1.0}
     ours = policy_model({"overshooting_steps": 2, **cautious}, bayesian)
     theirs = tiny_model(tiny_config(loss={"overshooting_steps": 2}, bayesian=bayesian))
-    heads = [*ours.require_policy().trainable_variables, *ours._value_head.trainable_variables]
+    heads = [*ours.require_policy().trainable_variables, *ours.heads["value"].trainable_variables]
     known = {id(variable) for variable in heads}
     others = [variable for variable in ours.trainable_variables if id(variable) not in known]
     for variable, other in zip(others, theirs.trainable_variables, strict=True):

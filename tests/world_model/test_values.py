@@ -62,7 +62,7 @@ def test_a_constant_reward_is_worth_its_geometric_series():
     np.testing.assert_allclose(found, 7.0, rtol=1e-5)
 
 
-def test_what_may_end_is_worth_what_is_earned_where_it_goes_on():
+def test_what_may_end_is_worth_the_return_where_it_goes_on():
     """The mean over ends drawn row by row, with the given probabilities, is what the probabilities say."""
     generator = np.random.default_rng(3)
     reward, value = generator.normal(size=(2, 1, 5)).astype(np.float32)
@@ -70,12 +70,12 @@ def test_what_may_end_is_worth_what_is_earned_where_it_goes_on():
     expected = 0.0
     for ends in itertools.product((0.0, 1.0), repeat=5):
         likely = np.prod(np.where(ends, goes_on[0], 1 - goes_on[0]))
-        alive, earned = np.cumprod(ends), 0.0
+        alive, gained = np.cumprod(ends), 0.0
         for row in range(4):  # the mixture of n-step returns, by its weights
             n_step = sum(0.8**k * reward[0, 1 + k] * alive[k] for k in range(row + 1))
             n_step += 0.8 ** (row + 1) * value[0, row + 1] * alive[row + 1]
-            earned += n_step * (0.4 * 0.6**row if row < 3 else 0.6**3)
-        expected += likely * earned
+            gained += n_step * (0.4 * 0.6**row if row < 3 else 0.6**3)
+        expected += likely * gained
     ones = tf.ones([1, 5])
     found = lambda_returns(tf.constant(reward), tf.constant(value), ones, tf.constant(goes_on), 0.8, 0.6)
     np.testing.assert_allclose(found[0, 0], expected, rtol=1e-4)
@@ -139,14 +139,14 @@ def test_nothing_else_learns_from_it(ahead):
     gradients = []
     for model, variables in ((ours, others), (theirs, list(theirs.trainable_variables))):
         gradients.append(learnt(model, ended_batch(), variables)[1])
-    head = learnt(ours, ended_batch(), list(ours._value_head.trainable_variables))[1]
+    head = learnt(ours, ended_batch(), list(ours.heads["value"].trainable_variables))[1]
     for one, other in zip(*gradients, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
     assert all(float(tf.norm(gradient)) > 0 for gradient in head)
 
 
 def test_it_learns_what_two_kinds_of_sequences_earn():
-    """Behind states on one side every step earns 1, on the other -0.5: 1 / (1 - 0.9) = 10, and -5."""
+    """After states on one side every reward is 1, on the other -0.5: 1 / (1 - 0.9) = 10, and -5."""
     model = tiny_model(tiny_config(model=VALUE, loss={"value_discount": 0.9}))
     batch = tiny_batch(sequences=16, steps=6)
     batch["state"][:8] += 4.0

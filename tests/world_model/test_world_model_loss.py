@@ -200,7 +200,7 @@ def copy_as_deterministic(bayesian: WorldModel, plain: WorldModel) -> list[tuple
     for part in ("_encoders", "_decoders"):
         for key, module in getattr(plain, part).items():
             pairs += zip(getattr(bayesian, part)[key].trainable_variables, module.trainable_variables, strict=True)
-    pairs += zip(bayesian._reward_head.trainable_variables, plain._reward_head.trainable_variables, strict=True)
+    pairs += zip(bayesian.heads["reward"].trainable_variables, plain.heads["reward"].trainable_variables, strict=True)
     for ours, theirs in pairs:
         theirs.assign(ours)
     return pairs

@@ -93,7 +93,7 @@ class TrainableDistribution(tf.keras.layers.Layer, tf.keras.initializers.Initial
         )
 
     def clone(self) -> TrainableDistribution:
-        """A new, unbuilt initializer from the same arguments; initializers among them are made anew.
+        """A new, unbuilt initializer from the same arguments; initializers among them are new too.
 
         Nothing is serialized, so functions and unregistered classes are allowed. Keras' `name`, `dtype` and
         `trainable` are those of the layer, and not copied.

@@ -17,7 +17,7 @@ class DenseBatchEnsemble(MemberLayer, tf.keras.layers.Dense):
 
     Member k so has the kernel `W * outer(alpha_k, gamma_k)`. The batch holds the members' examples in blocks,
     member 0's first: to show every member the same examples, tile them once, before the first such layer,
-    `tf.tile(x, [ensemble_size, 1])`, behind whatever shuffles a batch or splits it among replicas. With
+    `tf.tile(x, [ensemble_size, 1])`, after whatever shuffles a batch or splits it among replicas. With
     ensemble_size=1 and factors of 1 it is `tf.keras.layers.Dense`.
 
     Variables: `kernel` [I, units], `alpha` [K, I], `gamma` [K, units], `ensemble_bias` [K, units], K the ensemble's

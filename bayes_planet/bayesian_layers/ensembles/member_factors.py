@@ -83,7 +83,7 @@ class MemberFactors(VariationalLayer):
         self.min_perturbation_value, self.max_perturbation_value = low, high
 
     def add_factor(self, name: str, size: int) -> None:
-        """Creates the factor `name`, [ensemble_size, size], behind an axis of `rank` where that is not 1."""
+        """Creates the factor `name`, [ensemble_size, size], after an axis of `rank` where that is not 1."""
         several = [self.perturbation_rank] if self.perturbation_rank > 1 else []
         weight = self.add_weight(
             name,
@@ -165,7 +165,7 @@ class MemberFactors(VariationalLayer):
 
     def spread(self, rows: tf.Tensor, values: tf.Tensor, lead: int) -> tf.Tensor:
         """`rows` [..., B, C] shaped to broadcast over `values`, whose channels are the last axis or, in
-        channels_first, the first behind B."""
+        channels_first, the first after B."""
         first = getattr(self, "data_format", None) == "channels_first"
         for _ in range(values.shape.rank - lead - 2):
             rows = tf.expand_dims(rows, -1 if first else -2)
@@ -212,7 +212,7 @@ class MemberFactors(VariationalLayer):
             drawn = "no weight sample of several draws is" if draws is None else f"{draws[0]} draws are"
             raise ValueError(
                 f"Layer {self.name!r} was given an input of shape {inputs.shape.as_list()}, and {drawn} in use. "
-                "Accepted: [ensemble_size * examples, ..., channels], behind one more axis of S or 1 for a sample of S "
+                "Accepted: [ensemble_size * examples, ..., channels], after one more axis of S or 1 for a sample of S "
                 "draws."
             )
         return lead

@@ -21,10 +21,10 @@ class DenseRank1(MemberLayer, tf.keras.layers.Dense):
     has `alpha[k]` and `gamma[k]`). Each example draws its own factors, so each sees the kernel
     `W * outer(alpha, gamma)` of its own. Inside `use_weights(sample)` all examples of a member share the sample's
     factors: its entry holds `alpha` [K, I] and `gamma` [K, units] (and `ensemble_bias` [K, units] if that is random),
-    behind an axis of S for S draws. KL(q || p) is one entry of `losses` for each random weight.
+    after an axis of S for S draws. KL(q || p) is one entry of `losses` for each random weight.
 
     The batch holds the members' examples in blocks, member 0's first: to show every member the same examples, tile
-    them once, before the first such layer and behind whatever shuffles a batch or splits it among replicas,
+    them once, before the first such layer and after whatever shuffles a batch or splits it among replicas,
     `tf.tile(x, [ensemble_size, 1])`.
 
     'trainable_normal' starts near 0, and so does the output. The paper's choice for deep networks is means of +-1

@@ -1,7 +1,7 @@
 """What a model returns, taken apart into tensors that loops and chunks can stack, and put together again.
 
 A distribution becomes its parameters, broadcast over its whole batch, so that several of one kind are one distribution
-with a further axis: that of the weight samples in front, that of the examples behind it.
+with a further axis: that of the weight samples in front, that of the examples after it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def take_apart(output: Any) -> tuple[Any, list[tf.Tensor]]:
 
 
 def put_together(structure: Any, tensors: list[tf.Tensor]) -> Any:
-    """The outputs of `take_apart`, from tensors that may have further axes in front of the examples' or behind it."""
+    """The outputs of `take_apart`, from tensors that may have further axes before the examples' or after it."""
     template, leaves = structure
     left = iter(tensors)
     return tf.nest.pack_sequence_as(template, [next(left) if leaf is None else _put(leaf, left) for leaf in leaves])

@@ -85,7 +85,7 @@ class Predictive:
         return split_variance(self.values if self.distribution is None else self.distribution)
 
     def entropy_parts(self, seed: Any = None) -> UncertaintySplit:
-        """total, epistemic and aleatoric entropy in nats, each of the batch shape behind S; see `split_entropy`.
+        """total, epistemic and aleatoric entropy in nats, each of the batch shape after S; see `split_entropy`.
 
         Exact for classes; else an estimate with `seed`.
         """

@@ -78,7 +78,7 @@ def split_entropy(prediction: Any, seed: Any = None, draws: int = 64) -> Uncerta
         draws: values drawn of each of the S predictions for the estimate.
 
     Returns:
-        Entropies of the batch shape behind S.
+        Entropies of the batch shape after S.
 
     Raises:
         ValueError: not a distribution, or one without a batch axis.

@@ -6,7 +6,7 @@ A reversible layer has, beside its call `y = f(x)`,
 - `log_det_jacobian(y)`, which is **log |det dx/dy| at the output y**: what is added to the log-density of x to give
   that of y. (edward2 adds it so, too. Its negative is the log |det dy/dx| of other libraries.)
 
-An *example* is everything behind the first axis, as everywhere in Keras, so `log_det_jacobian` has shape [B].
+An *example* is everything after the first axis, as everywhere in Keras, so `log_det_jacobian` has shape [B].
 
 Called on a tensor, such a layer returns a tensor; called on a random variable, the transformed random variable, whose
 `.distribution.log_prob` follows from the two methods. It composes in `tf.keras.Sequential` on both.

@@ -84,7 +84,7 @@ def vbll_loss(y: Any, output: Any) -> tf.Tensor:
         )
     shape = distribution.batch_shape
     if tf.is_tensor(y) and y.shape.rank == shape.rank + 1 and y.shape[-1] == 1:
-        y = y[..., 0]  # Keras' fit puts an axis behind a vector of targets
+        y = y[..., 0]  # Keras' fit puts an axis after a vector of targets
     if isinstance(distribution, VBLLNormal):
         y = tf.cast(y, distribution.dtype)
         if y.shape.rank == shape.rank - 1 and shape[-1] == 1:

@@ -89,7 +89,7 @@ class VariationalConvolution(VariationalLayer):
         if inputs.shape.rank != self.rank + 2:
             raise ValueError(
                 f"Layer {self.name!r} was given an input of rank {inputs.shape.rank} for each draw of its weights. "
-                f"Accepted: rank {self.rank + 2}, behind one more axis where the sample in use holds several draws."
+                f"Accepted: rank {self.rank + 2}, after one more axis where the sample in use holds several draws."
             )
         outputs = self._apply_kernel(inputs, weights)
         if self.use_bias:

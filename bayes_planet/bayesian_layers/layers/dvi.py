@@ -33,7 +33,7 @@ class DenseDVI(DenseReparameterization):
     of max(y, 0) for normal y follow in closed form. Gradients so have no noise. The moments of y are exact given those
     of x; that y is normal is exact for the first layer under a normal posterior, and for wide layers nearly so.
 
-    The first layer costs two products; behind it, units are correlated, and a layer costs
+    The first layer costs two products; after it, units are correlated, and a layer costs
     O(features^2 units + units^2) for each example.
 
     Inside `use_weights(sample)` it is a plain dense layer with the kernel of the sample. With plain initializers and a

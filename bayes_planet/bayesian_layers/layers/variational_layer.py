@@ -22,7 +22,7 @@ from bayes_planet.bayesian_layers.samples.weight_scope import active_entry, in_u
 class WeightAttribute:
     """Attribute `layer.kernel` and its like: a new RandomVariable where the weight is random, else the variable.
 
-    A random weight is made anew at each access, so that no tensor of a finished trace is ever kept.
+    A random weight is made at each access, so that no tensor of a finished trace is ever kept.
     """
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -242,7 +242,7 @@ class VariationalLayer:
                 raise ValueError(
                     f"The weight sample in use has {'no ' if given is None else ''}{weight!r}"
                     f"{'' if given is None else f' of shape {given.as_list()}'} for layer {self.name!r}. Accepted: "
-                    f"shape {shape}, or that behind one axis of samples. Draw it with sample_weights from a model of "
+                    f"shape {shape}, or that after one axis of samples. Draw it with sample_weights from a model of "
                     "the same sizes."
                 )
 

@@ -250,13 +250,13 @@ def _further_losses(run: Run) -> list[Part]:
 
 
 def _policy(run: Run) -> list[Part]:
-    """What the policy earns in imagination, and how sure it acts; nothing without one."""
+    """The policy's reward in imagination, and how sure it acts; nothing without one."""
     if run.last("policy/reward") is None:
         return []
     titles = {
-        "policy/reward": "earned in imagination  [reward an agent step]",
+        "policy/reward": "reward in imagination  [an agent step]",
         "policy/stddev": "stddev of its actions",
-        "policy/uncertainty": "stddev over draws of what it earns  [reward an agent step]",
+        "policy/uncertainty": "stddev of its return over draws  [reward an agent step]",
     }
     titles = {key: title for key, title in titles.items() if run.last(key) is not None}
     panels = [
@@ -265,10 +265,10 @@ def _policy(run: Run) -> list[Part]:
     ]
     caption = (
         "The policy, from the latent states of the replay on: discounted rewards and values as the constant reward "
-        "that adds up to them, and the stddev of its actions, 0.1 at least. Where it earns far more than an episode "
+        "that adds up to them, and the stddev of its actions, 0.1 at least. Where it is far more than an episode "
         "does in an agent step, it has found what the model is wrong about."
     )
-    summary = f"The policy earned {change(run, 'policy/reward')} an agent step in imagination."
+    summary = f"The policy's reward an agent step in imagination: {change(run, 'policy/reward')}."
     if "policy/uncertainty" in titles:
         summary += f" Its stddev over draws of the weights went {change(run, 'policy/uncertainty')}."
     return [stack(panels, caption, summary)]

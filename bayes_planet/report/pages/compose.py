@@ -189,7 +189,7 @@ def analysis_sections(run: Run, load: Callable[[Path], Any] | None) -> list[Sect
     except (OSError, ValueError, KeyError) as error:
         text = (
             f"The analysis in {run.path / 'analysis'} cannot be read ({error}). `bayes-planet analyse {run.path}` "
-            "makes it anew."
+            "makes it again."
         )
         return [Section(title, "", [Note(text, "missing")])]
     if analysis is None:
@@ -204,7 +204,7 @@ def analysis_sections(run: Run, load: Callable[[Path], Any] | None) -> list[Sect
         text = (
             f"{run.path / 'analysis' / 'analysis.json'} or the arrays beside it do not hold what an analysis of this "
             f"version does ({type(error).__name__}: {str(error)[:200]}). `bayes-planet analyse {run.path}` makes it "
-            "anew."
+            "again."
         )
         return [Section(title, "", [Note(text, "missing")])]
 

@@ -235,7 +235,7 @@ def _soundness(run: Run) -> list[tuple]:
 
 
 def _over_all_starts(counts: np.ndarray) -> float:
-    """What was counted in all, from counts [n] that begin anew where the run was started again."""
+    """What was counted in all, from counts [n] that begin at 0 wherever the run was started again."""
     ends = np.append(counts[1:] < counts[:-1], True)[: len(counts)]
     return float(counts[ends].sum())
 

@@ -98,7 +98,7 @@ class Run:
         return max((row[name] for row in self.rows if is_number(row.get(name))), default=0)
 
     def layers(self, prefix: str) -> list[str]:
-        """Names behind `prefix`, such as the layers of `weight_kl/`; totals and factors are left out."""
+        """Names after `prefix`, such as the layers of `weight_kl/`; totals and factors are left out."""
         names = {key.removeprefix(prefix) for row in self.rows for key in row if key.startswith(prefix)}
         return sorted(names - {"total", "scale"})
 

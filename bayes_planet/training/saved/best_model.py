@@ -19,8 +19,8 @@ def keep_best(
 ) -> None:
     """Saves the agent in best_model/, without its optimizer, if `score` has a higher mean than the one there.
 
-    Chosen by its luckiest evaluation, the best agent of many earns less than that: evaluate it anew for a number to
-    publish. The returns it was chosen by are in its model.json.
+    The best of many agents is chosen by its luckiest evaluation, so its true return is lower: evaluate it again for a
+    number to publish. The returns it was chosen by are in its model.json.
 
     Args:
       directory: the run's, which has its config.yaml and spaces.json.

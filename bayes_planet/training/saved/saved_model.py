@@ -37,7 +37,7 @@ def save(
     """Writes the folder, whole or not at all; one that holds a saved model is replaced.
 
     Without `optimizer` it takes a third of the space; training that goes on from it begins with a fresh one.
-    `evaluation` is what the model is known to earn, for model.json; `files` are further ones, by name.
+    `evaluation` is the return that was measured, for model.json; `files` are further ones, by name.
 
     Raises:
       ValueError: `path` is a file, or a folder with something else in it.

@@ -14,7 +14,7 @@ def rms_silu(x: tf.Tensor) -> tf.Tensor:
     """silu(x / rms(x)), the root mean square over the last axis: [..., n] -> [..., n], in the dtype of x.
 
     However large the layer's weights and inputs are, its units see numbers of stddev 1: none dies of one large step,
-    and none is saturated. There is no gain to learn: the layer behind has one for each unit.
+    and none is saturated. There is no gain to learn: the next layer has one for each unit.
 
     Source: Zhang and Sennrich 2019 (RMSNorm); DreamerV3 (Hafner et al. 2023) has it with SiLU in every layer.
     """

@@ -27,6 +27,11 @@ class ImageDecoder(tf.Module):
             Deconvolution(3, 6, dtype=policy, name="deconvolution_3"),
         ]
 
+    @property
+    def layers(self) -> list[tf.keras.layers.Layer]:
+        """Its Keras layers, first to last."""
+        return [self._dense, *self._layers]
+
     def __call__(self, features: tf.Tensor) -> tf.Tensor:
         leading = tf.shape(features)[:-1]
         count = features.shape[:-1].num_elements() if features.shape.is_fully_defined() else -1
@@ -54,6 +59,11 @@ class DenseHead(tf.Module):
             tf.keras.layers.Dense(units, activations.dense(activation), dtype=policy, name=f"dense_{i}")
             for i in range(layers)
         ] + [tf.keras.layers.Dense(max(size, 1), dtype=policy, name="output")]
+
+    @property
+    def layers(self) -> list[tf.keras.layers.Layer]:
+        """Its Keras layers, first to last; the last is the output."""
+        return list(self._layers)
 
     def __call__(self, features: tf.Tensor) -> tf.Tensor:
         # Two axes: with more, Keras does not let TensorFlow fuse product, bias and activation.

@@ -29,6 +29,11 @@ class ImageEncoder(tf.Module):
             for i, (layer, side) in enumerate(zip(layers, (31, 14, 6, 2), strict=True))
         ]
 
+    @property
+    def layers(self) -> list[tf.keras.layers.Layer]:
+        """Its Keras layers, first to last."""
+        return list(self._layers)
+
     def __call__(self, image: tf.Tensor) -> tf.Tensor:
         if image.shape[-3:] != (64, 64, 3):
             raise ValueError(f"image has shape {image.shape}. Accepted: [..., 64, 64, 3].")
@@ -59,6 +64,11 @@ class VectorEncoder(tf.Module):
             tf.keras.layers.Dense(units, activations.dense(activation), dtype=policy, name=f"dense_{i}")
             for i in range(layers)
         ]
+
+    @property
+    def layers(self) -> list[tf.keras.layers.Layer]:
+        """Its Keras layers, first to last."""
+        return list(self._layers)
 
     def __call__(self, state: tf.Tensor) -> tf.Tensor:
         for layer in self._layers:

@@ -10,7 +10,6 @@ IMAGE_BITS = 5
 FIXED: dict[str, Any] = {
     "env.image_size": IMAGE_SIZE,
     "model.min_stddev": 0.1,
-    "model.vector_layers": 2,
     "model.image_bits": IMAGE_BITS,
     "model.normalise_states": True,
     "loss.continuation_scale": 10.0,

@@ -49,11 +49,6 @@ class Actor:
         embedded = model.embed(model.prepare(observation, fold(seed, 0)))
         return model.rssm.observe_step(embedded, action, latent, seed=fold(seed, 1))
 
-    @property
-    def traces(self) -> int:
-        """How often a decision was traced: once for each number of environments."""
-        return self._compiled.experimental_get_tracing_count()
-
     def act(
         self,
         observation: Mapping[str, tf.Tensor],

@@ -33,12 +33,9 @@ from bayes_planet.training.saved.saver import Saver
 from bayes_planet.training.schedule import Counters, Task, as_saved, explains, extra_updates, next_task, updates_due
 
 CHECKPOINTS_KEPT = 3
-CHECKPOINT_MINUTES = 10.0
-"""Between checkpoints within the updates of an episode; one follows every episode anyway."""
-LOG_EVERY_UPDATES = 20
-"""Updates whose mean makes one row of metrics.jsonl."""
-SKIPPED_UPDATES_LIMIT = 20
-"""Updates in a row with a gradient that is not finite, after which training stops."""
+CHECKPOINT_MINUTES = 10.0  # between checkpoints within the updates of an episode; one follows every episode anyway
+LOG_EVERY_UPDATES = 20  # whose mean makes one row of metrics.jsonl
+SKIPPED_UPDATES_LIMIT = 20  # in a row with a gradient that is not finite, after which training stops
 
 
 class Trainer:

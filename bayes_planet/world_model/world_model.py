@@ -24,8 +24,6 @@ from bayes_planet.world_model.overshooting import imagine_ahead, overshooting_nl
 from bayes_planet.world_model.rssm import RSSM, State
 from bayes_planet.world_model.subsets import choose_rows, share, size
 
-VECTOR_LAYERS = 2
-"""Hidden layers of the encoder and decoder of state observations."""
 CONTINUATION_SCALE = 10.0
 """Factor on the continuation's negative log-likelihood."""
 
@@ -97,9 +95,9 @@ class WorldModel(tf.Module):
             self._decoders["image"] = ImageDecoder(model.convolution_depth, model.activation, policy)
         if "state" in self.observation_shapes:
             size = self.observation_shapes["state"][0]
-            self._encoders["state"] = VectorEncoder(VECTOR_LAYERS, model.vector_units, model.activation, policy)
+            self._encoders["state"] = VectorEncoder(model.vector_layers, model.vector_units, model.activation, policy)
             self._decoders["state"] = DenseHead(
-                VECTOR_LAYERS, model.vector_units, size, model.activation, policy, "vector_decoder"
+                model.vector_layers, model.vector_units, size, model.activation, policy, "vector_decoder"
             )
             self.normaliser = StateNormaliser(size)
         embedding_size = sum(encoder.embedding_size for encoder in self._encoders.values())

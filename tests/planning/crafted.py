@@ -23,6 +23,7 @@ def crafted_model(**changes) -> BehaviourModel:
             "belief_units": 2,
             "stochastic_units": 1,
             "hidden_units": 2,
+            "vector_layers": 1,
             "vector_units": 2,
             "reward_layers": 0,
             **changes.pop("model", {}),
@@ -46,7 +47,6 @@ def crafted_model(**changes) -> BehaviourModel:
     fill(rssm.prior_stddev, tf.zeros([2, 1]), [-30.0])
     # The posterior copies the observation: embedding = relu(s), relu(-s).
     fill(model.encoders["state"].layers[0], [[1.0, -1.0]], [0.0, 0.0])
-    fill(model.encoders["state"].layers[1], tf.eye(2), [0.0, 0.0])
     fill(rssm.posterior_hidden, [[0.0, 0.0], [0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], [0.0, 0.0])
     fill(rssm.posterior_mean, [[1.0], [-1.0]], [0.0])
     fill(rssm.posterior_stddev, tf.zeros([2, 1]), [-30.0])

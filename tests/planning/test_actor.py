@@ -95,7 +95,7 @@ def test_the_compiled_call_is_the_same_and_traced_once(actor):
         for value, wanted in zip(*map(tf.nest.flatten, (result, expected)), strict=True):
             np.testing.assert_allclose(value, wanted, atol=1e-5)
         state, first = result[1], tf.constant([False, False])
-    assert actor.traces == 1
+    assert actor._compiled.experimental_get_tracing_count() == 1
 
 
 def test_it_steers_the_crafted_world():

@@ -23,6 +23,7 @@ _SIZES = {
         "stochastic_units": 3,
         "hidden_units": 7,
         "convolution_depth": 1,
+        "vector_layers": 1,
         "vector_units": 6,
         "reward_layers": 1,
         "reward_units": 6,

@@ -20,6 +20,7 @@ from bayes_planet.planning import Actor
 from bayes_planet.report.videos.files import save_video
 from bayes_planet.runs.spaces import difference
 from bayes_planet.training.build import Agent
+from bayes_planet.training.learner import Learner
 from bayes_planet.training.saved.restoring import Spaces
 from bayes_planet.world_model import WorldModel
 
@@ -51,6 +52,11 @@ class TrainedModel:
     @property
     def world_model(self) -> WorldModel:
         return self._agent.world_model
+
+    @property
+    def learner(self) -> Learner:
+        """What trains it: its `optimizer`, its `strategy`, the number of `updates`."""
+        return self._agent.learner
 
     @property
     def actor(self) -> Actor:

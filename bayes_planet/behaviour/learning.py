@@ -52,7 +52,7 @@ def loss_and_gradients(
 def _in_imagination(
     model: BehaviourModel, seen: Seen, seed: tf.Tensor, replicas: int
 ) -> tuple[LossTerms, dict[int, tf.Tensor]]:
-    """The actor learns by the gradient of what it earns in imagination, the value what that is."""
+    """The actor learns by the gradient of its return in imagination, the value learns that return."""
     actor_variables = list(model.require_policy().trainable_variables)
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(actor_variables)

@@ -1,4 +1,4 @@
-"""How a value learns: from the replay, or from what an actor earns in imagination. Nothing else learns from it."""
+"""How a value learns: from the replay, or from the returns of an actor in imagination. Nothing else learns from it."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

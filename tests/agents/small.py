@@ -26,7 +26,7 @@ def model_in(folder: Path | None, overrides: dict[str, Any] | None = None, **opt
 
 def weights(model: BayesPlanet) -> list[np.ndarray]:
     """Those of the world model and of the optimizer."""
-    variables = (*model.world_model.variables, *model._agent.learner.optimizer.variables())
+    variables = (*model.world_model.variables, *model.learner.optimizer.variables())
     return [variable.numpy() for variable in variables]
 
 

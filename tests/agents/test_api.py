@@ -67,7 +67,7 @@ def test_without_an_amount_it_ends_with_the_schedule_and_an_evaluation(model):
 def test_learning_again_after_an_error_begins_with_the_first_weights(model, tmp_path, monkeypatch):
     """Before the first checkpoint of updates, too: what was half done is not on disk, so it must not be in the model."""
     again = model_in(tmp_path / "run")
-    learner = again._agent.learner
+    learner = again.learner
     update, done = learner.update, []
 
     def second_fails(*arguments):

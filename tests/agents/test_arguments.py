@@ -219,4 +219,4 @@ def test_a_state_of_something_else(model):
 
 def test_strategies_by_name_are_those_of_tensorflow(tmp_path):
     with BayesPlanet(CountingEnv, "debug", logdir=tmp_path / "run", overrides=SETTINGS, strategy="mirrored") as model:
-        assert isinstance(model._agent.learner.strategy, tf.distribute.MirroredStrategy)
+        assert isinstance(model.learner.strategy, tf.distribute.MirroredStrategy)

@@ -94,7 +94,7 @@ def kept(model, tmp_path_factory):
         model.learn(total_env_steps=3 * STEPS, callbacks=[CtrlC(), *callbacks])
     assert signal.getsignal(signal.SIGINT) is before
     assert (model.num_episodes, model.num_env_steps, model.num_updates) == (2, 2 * STEPS, 2)
-    for variable in (*model.world_model.variables, *model._agent.learner.optimizer.variables()):
+    for variable in (*model.world_model.variables, *model.learner.optimizer.variables()):
         variable.assign(tf.zeros_like(variable))  # as in a new process, all comes from the folder
     model.learn(total_env_steps=STEPS + 1, callbacks=callbacks)  # episodes are whole
     return folder, diary, (records, every), judge, own, weights(model)

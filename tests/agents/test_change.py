@@ -20,7 +20,7 @@ def test_what_change_has_changed_is_kept_with_the_start_that_learned_with_it(tmp
     with model_in(folder, {"train.learning_rate": 2.5e-4}, change=True) as model:
         model.learn(episodes=1)
         model.learn(episodes=1)
-        assert float(model._agent.learner.optimizer.learning_rate.numpy()) == pytest.approx(2.5e-4)
+        assert float(model.learner.optimizer.learning_rate.numpy()) == pytest.approx(2.5e-4)
     first, second = json.loads((folder / "starts.json").read_text())
     assert first["episodes"] == 0 and "changed" not in first
     assert second["episodes"] == 3 and second["changed"] == {"train.learning_rate": [1e-3, 2.5e-4]}

@@ -9,6 +9,7 @@ from bayes_planet.agents.callbacks import BaseCallback
 from bayes_planet.config import presets
 from bayes_planet.runs.run_directory import RunDirectoryError
 from tests.agents.small import assert_same, model_in, weights
+from tests.envs.toy import CountingEnv
 
 STAGES = ["4: train.learning_rate=5e-4 loss.reward_scale=3", "6: planner.horizon=4 train.updates_per_episode=5"]
 SETTINGS = {"train.stages": STAGES, "train.episodes": 8, "evaluation.every_episodes": 2, "evaluation.episodes": 2}
@@ -94,7 +95,7 @@ def test_episode_by_episode_and_loaded_in_between(tmp_path, by_hand):
     with model_in(folder, SETTINGS) as model:  # the same arguments, at the very beginning of a stage
         assert model.config.loss.reward_scale == 3.0
         model.learn(episodes=2)
-    loaded = BayesPlanet.load(folder, model._factory)
+    loaded = BayesPlanet.load(folder, CountingEnv)
     with loaded as model:
         model.learn()
         assert_as_by_hand(model, by_hand)

@@ -95,7 +95,7 @@ def test_every_recorded_term_of_the_loss_is_drawn(tmp_path):
     assert len(list((tmp_path / "figures").glob("loss-terms-*.svg"))) == 4
 
 
-def test_what_a_policy_earns_in_imagination_is_drawn_where_there_is_one(tmp_path):
+def test_what_a_policy_gets_in_imagination_is_drawn_where_there_is_one(tmp_path):
     folder = make_run(tmp_path / "run")
     plain = report([folder], tmp_path / "plain.html").path.read_text()
     assert "in imagination" not in plain
@@ -103,7 +103,7 @@ def test_what_a_policy_earns_in_imagination_is_drawn_where_there_is_one(tmp_path
     more = '"policy/reward": 0.5, "policy/stddev": 0.2, '
     (folder / "metrics.jsonl").write_text(text.replace('"loss/image"', more + '"loss/image"'))
     page = report([folder], tmp_path / "page.html", figures=tmp_path / "figures").path.read_text()
-    assert "The policy's reward an agent step in imagination: from 0.5 to 0.5." in page
+    assert "Reward of the policy an agent step in imagination: from 0.5 to 0.5." in page
     assert "over draws of the weights" not in page
     assert len(list((tmp_path / "figures").glob("loss-terms-*.svg"))) == 4
     more += '"policy/uncertainty": 0.03, '

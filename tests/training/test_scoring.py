@@ -6,6 +6,7 @@ import pytest
 from bayes_planet.envs import Workers
 from bayes_planet.evaluation.scoring import film
 from tests.agents.small import model_in
+from tests.envs.toy import CountingEnv
 
 
 class Filmed(Workers):
@@ -23,7 +24,7 @@ class Filmed(Workers):
 def test_a_film_has_the_actions_of_the_first_episode(tmp_path, episodes):
     with model_in(tmp_path / "run", {"evaluation": {"workers": 3, "every_episodes": 0, "videos": 0}}) as model:
         episode = model.evaluate(episodes).episodes[0]
-        with Filmed(model.config.env, 1, None, model._factory) as environments:
+        with Filmed(model.config.env, 1, None, CountingEnv) as environments:
             frames = film(model.actor, 0, environments, min(3, episodes))
     np.testing.assert_array_equal(np.stack(environments.actions), episode["action"][1:])
     assert len(frames) == len(episode["action"])

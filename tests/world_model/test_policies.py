@@ -84,7 +84,7 @@ def constants(monkeypatch):
 
 
 @pytest.mark.parametrize("continuation", [False, True])
-def test_its_gradient_is_that_of_what_it_earns(continuation, constants):
+def test_its_gradient_is_that_of_its_return(continuation, constants):
     """Against finite differences of the mean return and the entropy, written out once more."""
     constants(START_FRACTION=0.5, ENTROPY_SCALE=0.3, VALUE_TRACE=0.6)
     model = policy_model({"policy_horizon": 3, "value_discount": 0.8}, continuation=continuation)

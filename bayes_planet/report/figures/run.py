@@ -268,7 +268,7 @@ def _policy(run: Run) -> list[Part]:
         "that adds up to them, and the stddev of its actions, 0.1 at least. Where it is far more than an episode "
         "does in an agent step, it has found what the model is wrong about."
     )
-    summary = f"The policy's reward an agent step in imagination: {change(run, 'policy/reward')}."
+    summary = f"Reward of the policy an agent step in imagination: {change(run, 'policy/reward')}."
     if "policy/uncertainty" in titles:
         summary += f" Its stddev over draws of the weights went {change(run, 'policy/uncertainty')}."
     return [stack(panels, caption, summary)]

@@ -218,7 +218,7 @@ def _renderer_of_this_process(loaded: str) -> Backend:
 
 
 def no_gl_message(asked: str, reasons: list[str]) -> str:
-    """What is wrong and what to do where nothing can draw."""
+    """The error text where no OpenGL backend works: why, and what to install."""
     return (
         f"No OpenGL backend can draw images here ({asked}): {'; '.join(reasons)}. "
         "On Debian or Ubuntu install one of: `apt install libegl1 libgl1-mesa-dri` (EGL), "

@@ -95,7 +95,7 @@ class Collector:
         return getattr(self._environments, "episode_steps", 0)
 
     def next_indices(self, present: Sequence[int]) -> list[int]:
-        """The replay's places that the next round of episodes fills, given those that are taken.
+        """The indices of the next round of episodes, given those that are in the replay.
 
         Seed episodes, one that was lost among them too, have a round of their own, as their actions are random.
         """

@@ -32,9 +32,9 @@ def counted(key: str, saved: Mapping[str, Any] | None, rows: Sequence[Mapping[st
 class FaultTolerantRollouts:
     """`rollout` in environments some of which may fail on the way.
 
-    A worker that fails is started again and what it had of its episode is dropped. The others finish theirs, then the
-    lost one is run again from its start: in the same row of a batch of the same size, from the same seeds, so it is
-    what it would have been. Faults change no result, however many environments there are.
+    A worker that fails is started again, and its unfinished episode is dropped. The others finish theirs. Then the lost
+    episode is run again from its start, in the same row of a batch of the same size and from the same seeds, so it is
+    the same episode. Faults change no result, however many environments there are.
 
     An episode in which the task gives a number that is not finite, as a simulation does that diverges, would do so
     again. It is run again from another seed, which follows from its own and from how often it diverged.

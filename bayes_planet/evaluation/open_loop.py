@@ -14,7 +14,7 @@ from bayes_planet.world_model.networks.images import to_uint8
 
 @dataclasses.dataclass(frozen=True)
 class OpenLoop:
-    """What happened and what the model said, for B sequences of T = context + prediction steps.
+    """Observations and rewards beside the model's predictions, for B sequences of T = context + prediction steps.
 
     Attributes:
       context_steps: steps whose observation the model saw; their "prediction" is a reconstruction.

@@ -162,8 +162,8 @@ class EpisodeStore:
     def add_round(self, episodes: Mapping[int, Mapping[str, np.ndarray]]) -> list[Path]:
         """`add` of episodes, by index, that were collected side by side: all of them or none.
 
-        A run that is killed while they are written so goes on with the whole round or collects all of it again, on the
-        same weights, as it would have done.
+        So a run that is killed while they are written goes on with the whole round, or collects all of it again with
+        the same weights: its results are those of a run that was not killed.
 
         Raises:
             ValueError, OSError: as `add`; the store is as it was.
@@ -188,7 +188,7 @@ class EpisodeStore:
 
     @contextlib.contextmanager
     def _keeping_layout(self) -> Iterator[None]:
-        """What was not stored says nothing about the shapes of what will be."""
+        """An episode that could not be stored does not fix the shapes that later ones must have."""
         layout = self._layout
         try:
             yield

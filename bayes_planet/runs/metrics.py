@@ -239,7 +239,7 @@ class MetricsWriter:
 
     @contextlib.contextmanager
     def _os_errors(self) -> Iterator[None]:
-        """What TensorFlow could not write is an OSError, as what Python could not."""
+        """Turns TensorFlow's errors of writing into OSError, which Python's own writing raises."""
         try:
             yield
         except self._tf.errors.OpError as error:

@@ -136,7 +136,7 @@ class RunDirectory:
         return now
 
     def _write(self) -> None:
-        """Writes what `prepare` has found: configuration, versions, what changes. Once."""
+        """Writes configuration, versions and changes as `prepare` has found them. Once."""
         if self._unwritten is None:
             return
         (config, changed), self._unwritten = self._unwritten, None

@@ -39,7 +39,7 @@ def read(path: Path) -> tuple[gymnasium.spaces.Dict, gymnasium.spaces.Box]:
 def difference(
     there: tuple[gymnasium.spaces.Dict, gymnasium.spaces.Box], now: tuple[gymnasium.spaces.Dict, gymnasium.spaces.Box]
 ) -> str | None:
-    """What an agent was made for beside what an environment has, in two lines; None where they are the same."""
+    """The spaces of an agent and of an environment in two lines, for an error; None where they are the same."""
     if there == now:
         return None
     seen, done = ([_words(spaces[part]) for spaces in (there, now)] for part in (0, 1))

@@ -94,7 +94,7 @@ class Trainer:
 
     @property
     def stage_over(self) -> bool:
-        """As many episodes as the next of `train.stages` begins with: all else is a trainer's with its settings."""
+        """Whether the next of `train.stages` begins: it has settings, and so a trainer, of its own."""
         return self.replay.episodes >= self._stage_end
 
     def restore(self) -> bool:

@@ -40,14 +40,14 @@ def make_world_model(
     policy: str,
     factory: WorldModelFactory | None = None,
 ) -> WorldModel:
-    """Makes the world model, and sees that it has what it must have.
+    """Makes the world model, and checks that it has the methods and attributes that training needs.
 
     Args:
       config, observation_shapes, action_size, policy: handed on.
       factory: makes it. None: what `model.factory` names, by default `WorldModel`.
 
     Returns:
-      An `interface.TrainableWorldModel`; typed as the one it mostly is.
+      An `interface.TrainableWorldModel`; typed as the usual one.
 
     Raises:
       WorldModelError: there is no such factory, or what it makes lacks something.

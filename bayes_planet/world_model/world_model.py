@@ -36,7 +36,7 @@ class Rollouts(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What the loss has worked out on its way, for what learns from the same states.
+    """Results of the world model's loss that the actor and the value use too.
 
     The posterior State [B, T, ...], one weight sample of the transition, rollouts from the posterior (None without
     `loss.overshooting_steps`), and the root mean square, float32 [], of what the model's rewards are wrong by.

@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from bayes_planet.config import presets
+from bayes_planet.config import constants, presets
 from bayes_planet.config import settings as config
 
 DENSE = ["prior_input", "prior_hidden", "prior_mean", "prior_stddev"]
@@ -428,3 +428,33 @@ def test_a_dotted_key_in_a_file_that_cannot_be_used_is_named(tmp_path, text, sai
     with pytest.raises(presets.ConfigError) as error:
         presets.load([str(tmp_path / "mine.yaml")])
     assert "mine.yaml" in str(error.value) and said in str(error.value)
+
+
+def test_a_config_of_an_earlier_version_is_read_where_it_gives_what_are_constants_now(tmp_path):
+    former = constants.FIXED | {"loss.policy_weight_samples": 2}
+    (tmp_path / "run.yaml").write_text("".join(f"{key}: {str(value).lower()}\n" for key, value in former.items()))
+    assert presets.read(tmp_path / "run.yaml") == presets.load()
+    assert presets.load([], [f"{key}={str(value).lower()}" for key, value in former.items()]) == presets.load()
+    (tmp_path / "run.yaml").write_text("evaluation:\n  keep_best: false\n")
+    with pytest.raises(
+        presets.ConfigError, match=r"run\.yaml.*evaluation\.keep_best is False.*Accepted: true, or leave"
+    ):
+        presets.read(tmp_path / "run.yaml")
+    assert not set(constants.FORMER) & set(DEFAULTS)
+
+
+def test_former_settings_are_the_constants_of_the_code():
+    from bayes_planet.replay import Shares
+    from bayes_planet.training import trainer
+    from bayes_planet.world_model import rssm, world_model
+
+    used = {
+        "model.min_stddev": rssm.MIN_STDDEV,
+        "loss.continuation_scale": world_model.CONTINUATION_SCALE,
+        "replay.recent_episodes": Shares().recent_episodes,
+        "train.checkpoints_kept": trainer.CHECKPOINTS_KEPT,
+        "train.checkpoint_minutes": trainer.CHECKPOINT_MINUTES,
+        "train.log_every_updates": trainer.LOG_EVERY_UPDATES,
+        "train.skipped_updates_limit": trainer.SKIPPED_UPDATES_LIMIT,
+    }
+    assert used == {key: constants.FIXED[key] for key in used}

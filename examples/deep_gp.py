@@ -40,9 +40,7 @@ def deep_process(layers: int, residual: bool, x: np.ndarray, inducing: int, seed
             full_covariance=False,
         )
 
-    inner = [
-        process(size, *((bl.IdentityMean(), 0.01) if residual else (bl.Zeros(), 0.1))) for _ in range(layers - 1)
-    ]
+    inner = [process(size, *((bl.IdentityMean(), 0.01) if residual else (bl.Zeros(), 0.1))) for _ in range(layers - 1)]
     model = tf.keras.Sequential([*inner, process(1, bl.ConstantMean(), 0.1)])
     bl.start_from_data(model, x, seed=seed)
     return model

@@ -12,7 +12,6 @@ Chua et al. 2018 (PETS); Tran et al. 2018, "Bayesian Layers"; Harrison et al. 20
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import gymnasium
 import numpy as np
@@ -22,97 +21,9 @@ import bayes_planet  # noqa: F401  (selects Keras 2)
 from bayes_planet import bayesian_layers as bl
 from bayes_planet.planning import Plan, cross_entropy_method
 from examples.command import Figures, run
+from examples.dynamics_beliefs import DRAWS, KINDS, Belief, means
 
 import tensorflow as tf  # isort: skip
-
-UNITS, DRAWS = 64, 5
-KINDS = ("point", "ensemble", "variational", "VBLL", "IVON")
-
-
-def network(size: int, targets: int, kind: str) -> tf.keras.Sequential:
-    """Inputs [N, size] to means of targets [N, targets], all of mean 0 and stddev 1; of VBLL to their distribution."""
-    dense: Any = tf.keras.layers.Dense
-    belief: dict = {}
-    if kind == "variational":
-        dense = bl.DenseFlipout
-        belief["kernel_initializer"] = bl.initializers.TrainableNormal("glorot_uniform", 0.01)
-        belief["kernel_regularizer"] = bl.regularizers.FanInNormalKLDivergence()
-    last = bl.VBLLRegression(targets) if kind == "VBLL" else dense(targets, **belief)
-    layers = [tf.keras.Input([size]), dense(UNITS, "swish", **belief), dense(UNITS, "swish", **belief), last]
-    return tf.keras.Sequential(layers)
-
-
-class Belief:
-    """Networks of one kind, their noise, and how they are trained."""
-
-    def __init__(self, kind: str, size: int, targets: int, steps: int) -> None:
-        self.kind = kind
-        self.networks = [network(size, targets, kind) for _ in range(DRAWS if kind == "ensemble" else 1)]
-        self.log_noise = tf.Variable(tf.fill([targets], -1.0))
-        self.data_size = tf.Variable(1.0, trainable=False)
-        self.optimizers = [self._optimizer(steps) for _ in self.networks]
-        self.noise_optimizer = tf.keras.optimizers.Adam(3e-3)
-        self.step = tf.function(self._step)
-
-    def _optimizer(self, steps: int) -> tf.keras.optimizers.Optimizer:
-        if self.kind != "IVON":
-            return tf.keras.optimizers.Adam(3e-3)
-        return bl.IVON(0.03, ess=2000, hess_init=0.1, beta2=1 - 1 / steps, clip_radius=1.0)
-
-    def _step(self, inputs: tf.Tensor, targets: tf.Tensor) -> None:
-        """Each network's step on its own rows: inputs [networks, B, I], targets [networks, B, K]."""
-        gradient = 0.0
-        for index, (model, optimizer) in enumerate(zip(self.networks, self.optimizers, strict=True)):
-            variables = model.trainable_variables
-            if self.kind == "IVON":
-                with optimizer.sampled_weights(variables):
-                    gradients = self._gradients(model, variables, inputs[index], targets[index])
-            else:
-                gradients = self._gradients(model, variables, inputs[index], targets[index])
-            optimizer.apply_gradients(zip(gradients[:-1], variables, strict=True))
-            gradient += gradients[-1] / len(self.networks)
-        if self.kind != "VBLL":
-            self.noise_optimizer.apply_gradients([(gradient, self.log_noise)])
-
-    def _gradients(self, model: tf.keras.Sequential, variables: list, x: tf.Tensor, y: tf.Tensor) -> list[tf.Tensor]:
-        with tf.GradientTape() as tape:
-            outputs = model(x)
-            if self.kind == "VBLL":
-                loss = tf.reduce_mean(bl.vbll_loss(y, outputs))
-            else:
-                loss = -tf.reduce_mean(tf.reduce_sum(tfd.Normal(outputs, tf.exp(self.log_noise)).log_prob(y), -1))
-            if model.losses:
-                loss += tf.add_n(model.losses) / self.data_size
-        return tape.gradient(loss, [*variables, self.log_noise], tf.UnconnectedGradients.ZERO)
-
-    def draw(self, seed: list[int], count: int) -> list[tf.Tensor]:
-        """`count` functions as kernels [S, I, O] and biases [S, O] of three dense layers, and the noise [K]."""
-        first = self.networks[0]
-        noise = tf.exp(first.layers[-1].log_noise / 2 if self.kind == "VBLL" else self.log_noise)
-        rows = []
-        for index in range(count):
-            own = [seed[0], 100 * seed[1] + index]
-            if self.kind == "IVON":
-                rows.append(self.optimizers[0].draw(first.trainable_variables, own))
-            elif self.kind in ("point", "ensemble"):
-                rows.append([tf.convert_to_tensor(w) for w in self.networks[index % len(self.networks)].weights])
-            else:
-                drawn = bl.sample_weights(first, own, shared=True)
-                kernels = [drawn[bl.layer_key(layer)]["kernel"] if bl.layer_key(layer) in drawn else layer.kernel for layer in first.layers]
-                if self.kind == "VBLL":  # [K, F + 1], the last one the bias
-                    rows.append([kernels[0], first.layers[0].bias, kernels[1], first.layers[1].bias])
-                    rows[-1] += [tf.transpose(kernels[2][:, :-1]), kernels[2][:, -1]]
-                else:
-                    rows.append([part for kernel, layer in zip(kernels, first.layers) for part in (kernel, layer.bias)])
-        return [*(tf.stack([tf.convert_to_tensor(row[part]) for row in rows]) for part in range(6)), noise]
-
-
-def means(weights: list[tf.Tensor], x: tf.Tensor) -> tf.Tensor:
-    """Inputs [S or 1, N, I] under S functions: [S, N, K]."""
-    for layer in range(3):
-        x = tf.matmul(x, weights[2 * layer]) + weights[2 * layer + 1][:, None]
-        x = tf.nn.swish(x) if layer < 2 else x
-    return x
 
 
 class Scales:
@@ -255,7 +166,9 @@ def draw(path: Path, returns: dict, figures: Figures, chance: float) -> None:
     left.legend(fontsize=8)
     measures = [name for name in figures["point"] if name.endswith("nll")]
     for index, kind in enumerate(KINDS):
-        right.bar(np.arange(len(measures)) + 0.16 * (index - 2), [figures[kind][name] for name in measures], 0.15, label=kind)
+        right.bar(
+            np.arange(len(measures)) + 0.16 * (index - 2), [figures[kind][name] for name in measures], 0.15, label=kind
+        )
     right.set_xticks(range(len(measures)), [name.removesuffix(": nll") for name in measures], fontsize=8)
     right.set(title="Negative log-likelihood of a number, nats (lower is better)")
     figure.savefig(path, dpi=90)

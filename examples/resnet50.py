@@ -43,7 +43,9 @@ def flipout(stddev: float) -> dict[str, Any]:
     return {"conv": partial(bl.Conv2DFlipout, **belief), "dense": partial(bl.DenseFlipout, **belief)}
 
 
-def resnet(shape: tuple, classes: int, filters: tuple, blocks: tuple, stem: int, conv: Any, dense: Any) -> tf.keras.Model:
+def resnet(
+    shape: tuple, classes: int, filters: tuple, blocks: tuple, stem: int, conv: Any, dense: Any
+) -> tf.keras.Model:
     """Images [N, *shape] to logits [N, classes], by bottleneck blocks of 1 x 1, 3 x 3 and 1 x 1 convolutions."""
 
     def normal(x: Any, relu: bool = True) -> Any:
@@ -155,7 +157,7 @@ def main(seed: int = 0, full: bool = False, tiny: bool = False, picture: Path | 
 
 
 def draw(path: Path, figures: Figures, curves: dict) -> None:
-    """Cost of the large networks, and of the small ones how many of the digits each is sure of, and how many of them are right."""
+    """Cost of the large networks; error rate of the small ones over the share answered, and how sure mistakes are."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 3.4), layout="constrained")
@@ -170,7 +172,11 @@ def draw(path: Path, figures: Figures, curves: dict) -> None:
         axis.spines[["left", "top", "right"]].set_visible(False)
     for row, (confidence, right_) in curves.items():
         order = np.argsort(-confidence)
-        left.plot(np.arange(1, len(order) + 1) / len(order), 1 - np.cumsum(right_[order]) / np.arange(1, len(order) + 1), label=row)
+        left.plot(
+            np.arange(1, len(order) + 1) / len(order),
+            1 - np.cumsum(right_[order]) / np.arange(1, len(order) + 1),
+            label=row,
+        )
         right.hist(confidence[~right_], np.linspace(0, 1, 21), histtype="step", label=f"{row}: {np.sum(~right_)}")
     left.set(xlabel="share of digits answered, surest first", xlim=(0.5, 1))
     left.set_title("small ResNet: error rate", fontsize=9)

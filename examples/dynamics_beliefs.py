@@ -70,7 +70,7 @@ class Belief:
                 loss = -tf.reduce_mean(tf.reduce_sum(tfd.Normal(outputs, tf.exp(self.log_noise)).log_prob(y), -1))
             if model.losses:
                 loss += tf.add_n(model.losses) / self.data_size
-        return tape.gradient(loss, [*variables, self.log_noise], tf.UnconnectedGradients.ZERO)
+        return tape.gradient(loss, [*variables, self.log_noise], unconnected_gradients="zero")
 
     def draw(self, seed: list[int], count: int) -> list[tf.Tensor]:
         """`count` functions as kernels [S, I, O] and biases [S, O] of three dense layers, and the noise [K]."""

@@ -149,11 +149,11 @@ def draw(path: Path, models: dict, patches: np.ndarray) -> None:
     for name, model in models.items():
         drawn = complete(model, name == "mixture", patches, 2)
         rows |= {f"{name}, draw {number + 1}": drawn[number] for number in range(2)}
-    figure = Figure(figsize=(9, 4.9), layout="constrained")
+    figure = Figure(figsize=(9, 6), layout="constrained")
     for axis, (title, images) in zip(figure.subplots(len(rows), 1), rows.items(), strict=True):
         padded = np.pad(images, [(0, 0), (0, 0), (0, 2), (0, 0)], constant_values=255)
         axis.imshow(np.concatenate(list(padded), 1).astype(np.uint8))
-        axis.set_ylabel(title, rotation=0, ha="right", va="center", fontsize=9)
+        axis.set_title(title, loc="left", fontsize=9, pad=2)
         axis.set(xticks=[], yticks=[])
         axis.spines[:].set_visible(False)
     figure.savefig(path, dpi=100)

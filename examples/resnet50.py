@@ -167,7 +167,7 @@ def draw(path: Path, figures: Figures, curves: dict) -> None:
         values = [figures[kind][f"ResNet-50: {measure}"] for kind in ("twin", "bayesian")]
         axis.bar_label(axis.bar(["twin", "bayesian"], values, color=["tab:blue", "tab:orange"]), fmt="%.3g")
         axis.set(yticks=[], ylim=(0, 1.15 * max(values)))
-        axis.set_title(f"ResNet-50:\n{measure}", fontsize=9)
+        axis.set_title("ResNet-50:\n" + measure.replace(", ", ",\n").replace(" of ", "\nof "), fontsize=9)
         axis.tick_params(labelsize=8)
         axis.spines[["left", "top", "right"]].set_visible(False)
     for row, (confidence, right_) in curves.items():

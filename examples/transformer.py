@@ -148,14 +148,14 @@ def draw(path: Path, curves: dict, model, new: data.Pairs, vocabulary: data.Voca
     left.set(xlabel="probability of the likeliest token", ylabel="share that is right", title="Held-out tokens")
     left.legend()
     lines = []
-    chosen = np.argsort(np.sum(new.english > 0, 1))[-12::4]  # long ones
+    chosen = np.argsort(np.sum(new.english > 0, 1))[-40::8]
     english, german = new.english[chosen], new.german[chosen]
     draws = translate(model, english, new.german.shape[1], [[seed, index] for index in range(3)])
     for index, source in enumerate(english):
         lines += [f"English: {vocabulary.decode(source)}", f"Django: {vocabulary.decode(german[index])}"]
         lines += [f"   draw {number + 1}: {vocabulary.decode(draws[number][index])}" for number in range(3)] + [""]
     right.axis("off")
-    right.text(0, 1, "\n".join(line[:95] for line in lines), va="top", family="monospace", fontsize=7)
+    right.text(0, 1, "\n".join(line[:95] for line in lines), va="top", family="monospace", fontsize=7.5)
     right.set(title="New sentences, by three draws of the weights")
     figure.savefig(path, dpi=80)
 

@@ -26,10 +26,10 @@ import tensorflow as tf  # isort: skip
 LEVELS, SQUEEZE = 17, 0.05
 
 
-def flow(layers: int, hidden: list[int]) -> tf.keras.Sequential:
+def flow(layers: int, hidden: list[int], activation: str = "relu") -> tf.keras.Sequential:
     orders = ("left-to-right", "right-to-left")
     return tf.keras.Sequential(
-        [bl.RealNVP(bl.MADE(hidden_dims=hidden, order=orders[i % 2], activation="relu")) for i in range(layers)]
+        [bl.RealNVP(bl.MADE(hidden_dims=hidden, order=orders[i % 2], activation=activation)) for i in range(layers)]
     )
 
 
@@ -42,7 +42,7 @@ def log_prob(model: tf.keras.Sequential, x: tf.Tensor) -> tf.Tensor:
 def fit(model, batches, steps: int, rate: float = 1e-3, decay: float = 0.0) -> list[float]:
     """Adam on the negative log-likelihood of `batches()`, with a rate that falls to 0; gives the losses."""
     schedule = tf.keras.optimizers.schedules.CosineDecay(rate, steps)
-    optimizer = tf.keras.optimizers.AdamW(schedule, weight_decay=decay)
+    optimizer = tf.keras.optimizers.AdamW(schedule, weight_decay=decay, clipnorm=1.0)
 
     @tf.function
     def step(x: tf.Tensor) -> tf.Tensor:

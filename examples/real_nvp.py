@@ -79,8 +79,8 @@ def main(seed: int = 0, full: bool = False, tiny: bool = False, picture: Path | 
     plane, new = (
         make_moons(size, noise=0.08, random_state=seed + i)[0].astype(np.float32) for i, size in ((0, 2000), (1, 1000))
     )
-    moons = flow(4, [64, 64])
-    fit(moons, lambda: plane[random.integers(len(plane), size=256)], steps, 3e-3)
+    moons = flow(8, [64, 64])
+    fit(moons, lambda: plane[random.integers(len(plane), size=256)], steps, 2e-3)
     measure = "two moons: NLL, nats"
     figures["normal"][measure] = -best_mixture(plane, lambda m: m.score(new), (1,), "full", seed)[0]
     figures["mixture"][measure] = -best_mixture(plane, lambda m: m.score(new), counts, "full", seed)[0]

@@ -35,11 +35,11 @@ def loss_of(model: tf.keras.Model, english: tf.Tensor, german: tf.Tensor) -> tf.
     return tf.reduce_sum(losses * weights) / tf.reduce_sum(weights)
 
 
-def fit(model, pairs: data.Pairs, epochs: int, seed: int, rate: float = 2e-3, after=lambda: None) -> list[float]:
-    """Adam on cross-entropy and KL; gives the mean loss of each epoch. Calls `after` after each third."""
+def make_step(model: tf.keras.Model, rate: float = 2e-3):
+    """A compiled step of Adam on cross-entropy and KL, for batches of any length; gives the cross-entropy."""
     optimizer = tf.keras.optimizers.Adam(rate)
 
-    @tf.function
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2)
     def step(english, german):
         with tf.GradientTape() as tape:
             loss = loss_of(model, english, german)
@@ -48,10 +48,23 @@ def fit(model, pairs: data.Pairs, epochs: int, seed: int, rate: float = 2e-3, af
         optimizer.apply_gradients(zip(tape.gradient(total, variables), variables, strict=True))
         return loss
 
-    batches = tf.data.Dataset.from_tensor_slices(tuple(pairs)).shuffle(10_000, seed).batch(64, drop_remainder=True)
+    return step
+
+
+def fit(step, pairs: data.Pairs, epochs: int, seed: int, after=lambda: None) -> list[float]:
+    """The mean loss of each epoch; calls `after` after each third. A batch holds sentences of about one length."""
+    random = np.random.default_rng(seed)
+    english, german = (np.sum(part > 0, 1) for part in pairs)
     losses = []
     for epoch in range(epochs):
-        losses.append(float(np.mean([step(*batch) for batch in batches])))
+        order = np.argsort(np.maximum(english, german) + random.uniform(0, 4, len(english)))
+        batches = [order[start : start + 64] for start in range(0, len(order), 64)]
+        found = []
+        for index in random.permutation(len(batches)):
+            rows = batches[index]
+            parts = (pairs.english[rows, : english[rows].max()], pairs.german[rows, : german[rows].max()])
+            found.append(step(*map(tf.constant, parts)))
+        losses.append(float(np.mean(found)))
         if epoch % 3 == 2:
             after()
     return losses
@@ -76,7 +89,7 @@ def main(seed: int = 0, full: bool = False, tiny: bool = False, picture: Path | 
     known, new, vocabulary = data.load(train, merges=40 if tiny else 400, seed=seed)
     if tiny:
         new = data.Pairs(*(part[:8] for part in new))
-    model = Transformer(len(vocabulary.tokens), known.german.shape[1])
+    model = Transformer(len(vocabulary.tokens), known.german.shape[1], size=64, hidden=192)
     model.build(None)
     best: dict[str, float] = {}
 
@@ -85,11 +98,12 @@ def main(seed: int = 0, full: bool = False, tiny: bool = False, picture: Path | 
         if found["nll"] < best.get("nll", np.inf):
             best.update(found)
 
-    fit(model, known, half, seed, after=keep_best)
+    step = make_step(model)
+    fit(step, known, half, seed, after=keep_best)
     bayesian = bl.to_bayesian(model, delta=0.5, prior_stddev=0.1, prior_at_weights=False, classes=FLIPOUT)
     bl.scale_kl(bayesian, int(np.sum(known.german[:, 1:] > 0)), scale=0.3)
-    losses = fit(bayesian, known, half, seed + 1)
-    fit(model, known, half, seed + 1, after=keep_best)
+    losses = fit(make_step(bayesian), known, half, seed + 1)
+    fit(step, known, half, seed + 1, after=keep_best)
 
     figures: Figures = {"training": {"first_loss": losses[0], "last_loss": losses[-1]}, "twin, best epoch": best}
     curves = {}
@@ -100,20 +114,23 @@ def main(seed: int = 0, full: bool = False, tiny: bool = False, picture: Path | 
     return figures
 
 
-def translate(model: tf.keras.Model, english: np.ndarray, length: int, seed: list[int]) -> np.ndarray:
-    """Greedy translations [N, length] by one draw of the weights."""
-    german = np.full([len(english), length], data.PADDING, np.int32)
-    german[:, 0] = data.START
+def translate(model: tf.keras.Model, english: np.ndarray, length: int, seeds: list) -> list[np.ndarray]:
+    """Greedy translations [N, length] by a draw of the weights for each seed."""
 
     @tf.function
     def likeliest(german, weights):
         with bl.use_weights(weights):
             return tf.argmax(model((english, german)), -1, tf.int32)
 
-    weights = bl.sample_weights(model, seed)
-    for place in range(length - 1):
-        german[:, place + 1] = likeliest(tf.constant(german), weights)[:, place]
-    return german
+    translations = []
+    for seed in seeds:
+        german = np.full([len(english), length], data.PADDING, np.int32)
+        german[:, 0] = data.START
+        weights = bl.sample_weights(model, seed)
+        for place in range(length - 1):
+            german[:, place + 1] = likeliest(tf.constant(german), weights)[:, place]
+        translations.append(german)
+    return translations
 
 
 def draw(path: Path, curves: dict, model, new: data.Pairs, vocabulary: data.Vocabulary, seed: int) -> None:
@@ -131,14 +148,14 @@ def draw(path: Path, curves: dict, model, new: data.Pairs, vocabulary: data.Voca
     left.set(xlabel="probability of the likeliest token", ylabel="share that is right", title="Held-out tokens")
     left.legend()
     lines = []
-    chosen = np.argsort(np.sum(new.english > 0, 1))[-12::4]  # long ones
+    chosen = np.argsort(np.sum(new.english > 0, 1))[-40::8]
     english, german = new.english[chosen], new.german[chosen]
-    draws = [translate(model, english, new.german.shape[1], [seed, index]) for index in range(3)]
+    draws = translate(model, english, new.german.shape[1], [[seed, index] for index in range(3)])
     for index, source in enumerate(english):
         lines += [f"English: {vocabulary.decode(source)}", f"Django: {vocabulary.decode(german[index])}"]
         lines += [f"   draw {number + 1}: {vocabulary.decode(draws[number][index])}" for number in range(3)] + [""]
     right.axis("off")
-    right.text(0, 1, "\n".join(line[:95] for line in lines), va="top", family="monospace", fontsize=7)
+    right.text(0, 1, "\n".join(line[:95] for line in lines), va="top", family="monospace", fontsize=7.5)
     right.set(title="New sentences, by three draws of the weights")
     figure.savefig(path, dpi=80)
 

@@ -88,13 +88,15 @@ class Transformer(tf.keras.Model):
         # By einsum, as masks that are broadcast crash DTensor.
         across = tf.einsum("bt,bs->bts", tf.ones_like(german, tf.float32), known)
         known = tf.einsum("bt,bs->bts", tf.ones_like(known), known)
-        past = np.tril(np.ones([german.shape[1], german.shape[1]], np.float32))
+        longest = self.sizes[1]
+        count, german_count = (tokens.shape[1] or tf.shape(tokens)[1] for tokens in (english, german))
+        past = tf.constant(np.tril(np.ones([longest, longest], np.float32)))[:german_count, :german_count]
         past = tf.einsum("bt,ts->bts", tf.ones_like(german, tf.float32), past)
         x, y = (
             # Not tf.gather, for which DTensor has no gradient.
             tf.tensordot(tf.one_hot(tokens, self.sizes[0]), tf.convert_to_tensor(self.table), 1)
-            + self.places[index, : tokens.shape[1]]
-            for index, tokens in enumerate((english, german))
+            + self.places[index, :length]
+            for index, (tokens, length) in enumerate(((english, count), (german, german_count)))
         )
         for block in self.encoder:
             x = block(x, known)

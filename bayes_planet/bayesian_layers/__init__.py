@@ -91,7 +91,12 @@ from bayes_planet.bayesian_layers.layers.depthwise import (
     SeparableConv2DReparameterization,
 )
 from bayes_planet.bayesian_layers.layers.dvi import DenseDVI
-from bayes_planet.bayesian_layers.layers.embeddings import EmbeddingReparameterization
+from bayes_planet.bayesian_layers.layers.embeddings import (
+    ChannelEmbedding,
+    EmbeddingReparameterization,
+    PositionalEmbedding,
+)
+from bayes_planet.bayesian_layers.layers.local_attention import MaskedLocalAttention1D
 from bayes_planet.bayesian_layers.layers.local_noise import (
     Conv2DHierarchical,
     Conv2DVariationalDropout,
@@ -158,6 +163,7 @@ __all__ = [
     "BayesianLinearModel",
     "Bernoulli",
     "Categorical",
+    "ChannelEmbedding",
     "ConformalIntervals",
     "ConformalSets",
     "ConstantMean",
@@ -218,6 +224,7 @@ __all__ = [
     "LastLayerLaplace",
     "LinearKernel",
     "LinearMean",
+    "MaskedLocalAttention1D",
     "Matern12",
     "Matern32",
     "Matern52",
@@ -234,6 +241,7 @@ __all__ = [
     "Poisson",
     "PoissonLikelihood",
     "PoissonProcess",
+    "PositionalEmbedding",
     "Predictive",
     "Pruning",
     "RandomFourierFeatures",

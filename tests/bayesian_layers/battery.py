@@ -176,6 +176,9 @@ CASES: dict[str, Case] = {
     "BayesianLinearModel": Case(lambda **kw: bl.BayesianLinearModel(0.5, **kw), trains=False),
     "Bernoulli": Case(lambda **kw: bl.Bernoulli(3, **kw)),
     "Categorical": Case(lambda **kw: bl.Categorical(3, **kw)),
+    "ChannelEmbedding": Case(
+        lambda **kw: bl.ChannelEmbedding(3, 5, embeddings_initializer=wide(), **kw), categories=5, entries=1
+    ),
     "Conv1DBatchEnsemble": members(bl.Conv1DBatchEnsemble, 3, 2, shape=[5, 2]),
     "Conv1DFlipout": convolution(bl.Conv1DFlipout, 1),
     "Conv1DRank1": members(bl.Conv1DRank1, 3, 2, shape=[5, 2], entries=2),
@@ -241,6 +244,9 @@ CASES: dict[str, Case] = {
     "LSTMCellRank1": members(bl.LSTMCellRank1, 3, cell=True, entries=4),
     "LSTMCellReparameterization": cell(bl.LSTMCellReparameterization),
     "MADE": Case(lambda **kw: bl.MADE(2, [6], activation="tanh", **kw), shape=[4, 1]),
+    "MaskedLocalAttention1D": Case(
+        lambda **kw: bl.MaskedLocalAttention1D(2, 3, 2, kernel_initializer=wide(), **kw), shape=[5, 4], entries=4
+    ),
     "MixtureLogistic": Case(lambda **kw: bl.MixtureLogistic(2, num_components=3, **kw)),
     "MultiHeadAttentionFlipout": attention(bl.MultiHeadAttentionFlipout),
     "MultiHeadAttentionReparameterization": attention(bl.MultiHeadAttentionReparameterization),
@@ -255,6 +261,7 @@ CASES: dict[str, Case] = {
     "Normal": Case(lambda **kw: bl.Normal(2, **kw)),
     "Poisson": Case(lambda **kw: bl.Poisson(3, **kw)),
     "PoissonProcess": Case(lambda **kw: bl.PoissonProcess(tf.keras.layers.Dense(2, "softplus", **kw), 0.5, **kw)),
+    "PositionalEmbedding": Case(lambda **kw: bl.PositionalEmbedding(6, wide(), **kw), shape=[5, 4], entries=1),
     "RandomFourierFeatures": Case(
         lambda **kw: bl.RandomFourierFeatures(2, 10, kernel_initializer=wide(), **kw), entries=1
     ),

@@ -396,5 +396,6 @@ class BayesPlanet(TrainedModel):
 
     def _training_environments(self) -> Workers:
         if self._environments is None:
-            self._environments = self._workers(self.config.env.workers, "workers.log")
+            here = not self.config.train.collectors  # else their spaces alone are wanted
+            self._environments = self._workers(self.config.env.workers if here else 1, "workers.log")
         return self._environments

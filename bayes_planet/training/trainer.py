@@ -9,7 +9,7 @@ from typing import Any
 
 import gymnasium
 
-from bayes_planet.collecting.collector import Collector
+from bayes_planet.collecting.collector import Collected, Collector
 from bayes_planet.collecting.faults import COUNTED, counted
 from bayes_planet.collecting.rollout import Episode
 from bayes_planet.config import Config
@@ -24,6 +24,7 @@ from bayes_planet.runs.metrics import MetricsWriter
 from bayes_planet.runs.run_directory import RunDirectory
 from bayes_planet.training.batches import catch_up, draw_batch
 from bayes_planet.training.build import Agent
+from bayes_planet.training.collectors.collector import RayCollector
 from bayes_planet.training.ending import Interrupted, TrainingDivergedError
 from bayes_planet.training.events import UNWATCHED, Events
 from bayes_planet.training.measuring import episode_values, look_ahead, update_values
@@ -63,8 +64,12 @@ class Trainer:
         self.learner = agent.learner
         self.environments = environments
         self._factory = factory
-        action_size = environments.action_space.shape[0]
-        self._collector = Collector(config, environments, agent.collecting, action_size, events.note)
+        if config.train.collectors:
+            ours = (lambda: self.counters), (lambda: self.replay.indices)
+            self._collector: Collector = RayCollector(config, environments, agent, factory, events.note, *ours)
+        else:
+            action_size = environments.action_space.shape[0]
+            self._collector = Collector(config, environments, agent.collecting, action_size, events.note)
         self._should_stop = should_stop
         self._events = events
         self.replay = EpisodeStore(directory.episodes, config.replay.ram_gigabytes * 1e9, config.replay.compress)
@@ -178,7 +183,14 @@ class Trainer:
             self._tell(self._events.step)
             self._stop_if_asked()
 
-        collected = self._collector.collect(indices, before_step, self._stop_if_asked)
+        self._store(self._collector.collect(indices, before_step, self._stop_if_asked))
+        self._receive()
+
+    def _receive(self) -> None:
+        while (collected := self._collector.arrived(self._stop_if_asked)) is not None:
+            self._store(collected)
+
+    def _store(self, collected: Collected) -> None:
         self.replay.add_round(dict(zip(collected.indices, collected.episodes, strict=True)))
         rows = []
         for place, (index, episode) in enumerate(zip(collected.indices, collected.episodes, strict=True), 1):
@@ -237,6 +249,7 @@ class Trainer:
         start = time.perf_counter()
         with Prefetcher(functools.partial(draw_batch, self.replay, self.config), range(first, last)) as batches:
             for update, batch in enumerate(batches, first):
+                self._receive()
                 pending.append(self.learner.update(batch, self.replay.rows))
                 self._tell(self._events.progress, "updates", update + 1 - first, last - first)
                 stop = self._should_stop()

@@ -1,5 +1,6 @@
 """`BayesPlanet`: train, act, evaluate, predict, save and load, in the words of Stable-Baselines3."""
 
+import contextlib
 import dataclasses
 import os
 import sys
@@ -221,6 +222,7 @@ class BayesPlanet(TrainedModel):
         progress_bar: bool = False,
         total_timesteps: int | None = None,
         callback: Callbacks = None,
+        track: str | None = None,
     ) -> Self:
         """Trains, and goes on where the last `learn` (or the run in `logdir`) stopped.
 
@@ -236,6 +238,8 @@ class BayesPlanet(TrainedModel):
           progress_bar: draw one, on terminals.
           total_timesteps, callback: `total_env_steps` and `callbacks` by their names in Stable-Baselines3, whose steps
             are those of the simulator too.
+          track: wandb or mlflow: send rows, settings and videos there too, as `train.track` of the settings does, which
+            is what None means (docs/many_runs.md).
 
         Returns:
           This model.
@@ -254,7 +258,8 @@ class BayesPlanet(TrainedModel):
         watcher = as_one(words.either("callbacks", callbacks, "callback", callback)[1])
         progress_bar = arguments.flag("progress_bar", progress_bar)
         directory = self._choose_folder(self.logdir)
-        with learning.interruption() as interruption:
+        tracked = self.config.train if track is None else dataclasses.replace(self.config.train, track=track)
+        with learning.interruption() as interruption, contextlib.ExitStack() as parts:
             watch, goal = learning.Watch(watcher, interruption), None
 
             def work(config: Config, before: Config | None) -> bool:
@@ -264,6 +269,7 @@ class BayesPlanet(TrainedModel):
                     config, directory, self._agent, self._training_environments, self._factory, amount, watch
                 ) as trainer:
                     self._trainer, self._origin = trainer, None
+                    watch.track(parts, directory, dataclasses.replace(config, train=tracked))
                     try:
                         if goal is None:
                             goal = amount.goal(trainer)
@@ -281,6 +287,10 @@ class BayesPlanet(TrainedModel):
                 return stages.at(config, directory.count_episodes())
 
             stage_by_stage(of_now(self.config), of_now, work)
+            if watch.tracking is not None and not watch.should_stop():
+                if amount.is_all:
+                    self.report()
+                watch.tracking.close(finished=True)
         learning.pass_on(interruption)
         return self
 

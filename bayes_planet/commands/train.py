@@ -42,8 +42,8 @@ def train(
         process = this_process() if strategy == "multi_worker" else Process(0, 1)
         if process.count > 1 and (config.train.stages or config.train.collectors):
             raise UserError(
-                f"train.stages is {config.train.stages!r} and train.collectors {config.train.collectors}. Accepted with "
-                "--strategy multi_worker: [], where --change does the same after all processes have stopped, and 0."
+                f"train.stages is {config.train.stages!r}, train.collectors {config.train.collectors}. Accepted with "
+                "--strategy multi_worker: [], as --change does the same once all processes have stopped, and 0."
             )
         directory = RunDirectory(logdir)
         try:

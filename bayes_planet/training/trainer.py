@@ -9,13 +9,12 @@ from typing import Any
 
 import gymnasium
 
-from bayes_planet.collecting.collector import Collected, Collector
+from bayes_planet.collecting.collector import Collected
 from bayes_planet.collecting.faults import COUNTED, counted
 from bayes_planet.collecting.rollout import Episode
 from bayes_planet.config import Config
 from bayes_planet.config.stages import next_stage
 from bayes_planet.envs import Workers
-from bayes_planet.evaluation.posterior import histogram_metrics
 from bayes_planet.evaluation.score import Score, environments_for
 from bayes_planet.evaluation.scoring import timed_score
 from bayes_planet.replay import CorruptEpisodeError, EpisodeStore, Prefetcher
@@ -24,10 +23,10 @@ from bayes_planet.runs.metrics import MetricsWriter
 from bayes_planet.runs.run_directory import RunDirectory
 from bayes_planet.training.batches import catch_up, draw_batch
 from bayes_planet.training.build import Agent
-from bayes_planet.training.collectors.collector import RayCollector
+from bayes_planet.training.collectors.collector import collector_for
 from bayes_planet.training.ending import Interrupted, TrainingDivergedError
 from bayes_planet.training.events import UNWATCHED, Events
-from bayes_planet.training.measuring import episode_values, look_ahead, update_values
+from bayes_planet.training.measuring import episode_values, evaluation_values, look_ahead, update_values
 from bayes_planet.training.saved.best_model import keep_best
 from bayes_planet.training.saved.restoring import checkpoints
 from bayes_planet.training.saved.saver import Saver
@@ -64,12 +63,8 @@ class Trainer:
         self.learner = agent.learner
         self.environments = environments
         self._factory = factory
-        if config.train.collectors:
-            ours = (lambda: self.counters), (lambda: self.replay.indices)
-            self._collector: Collector = RayCollector(config, environments, agent, factory, events.note, *ours)
-        else:
-            action_size = environments.action_space.shape[0]
-            self._collector = Collector(config, environments, agent.collecting, action_size, events.note)
+        progress = (lambda: self.counters), (lambda: self.replay.indices)
+        self._collector = collector_for(config, environments, agent, factory, events.note, *progress)
         self._should_stop = should_stop
         self._events = events
         self.replay = EpisodeStore(directory.episodes, config.replay.ram_gigabytes * 1e9, config.replay.compress)
@@ -215,8 +210,7 @@ class Trainer:
             self._collector.start(indices)
 
     def _step_counter(self, name: str, episodes: int = 1) -> Callable[[], None]:
-        done = 0
-        total = episodes * self._collector.steps
+        done, total = 0, episodes * self._collector.steps
 
         def before_step() -> None:
             nonlocal done
@@ -245,7 +239,7 @@ class Trainer:
         first, last = self.counters.updates, updates_due(self.config, self.counters)
         pending: list[dict] = []
         self._collect_meanwhile()  # before the statistics: its weights were trained with those it has
-        self._normalise()
+        catch_up(self.agent.trained.normaliser, self.replay)
         start = time.perf_counter()
         with Prefetcher(functools.partial(draw_batch, self.replay, self.config), range(first, last)) as batches:
             for update, batch in enumerate(batches, first):
@@ -260,9 +254,6 @@ class Trainer:
                     return
                 if self._saver.seconds > 60 * train.checkpoint_minutes:
                     self.save()
-
-    def _normalise(self) -> None:
-        catch_up(self.agent.trained.normaliser, self.replay)
 
     def _log_updates(self, pending: list[dict], seconds: float) -> None:
         values, skipped = update_values(pending)
@@ -297,11 +288,7 @@ class Trainer:
         for name, frames in live.videos.items():
             save_gif(self.directory.videos / f"{name}-{counters.episodes:06d}.gif", frames, fps=15, scale=2)
             self.metrics.video(name, frames, self.env_steps)
-        values = {**score.metrics(), "eval/returns": list(score.returns)}
-        if milliseconds is not None:
-            values["speed/milliseconds_per_evaluation_plan"] = milliseconds
-        values |= {**live.values, **histogram_metrics(self.agent.world_model.rssm)}
-        row = self._write(values)
+        row = self._write(evaluation_values(self.agent.world_model, score, milliseconds, live))
         if config.evaluation.keep_best:
             progress = {"episodes": counters.episodes, "env_steps": self.env_steps, "updates": counters.updates}
             keep_best(self.directory, self.agent, score, progress, self._events.note)

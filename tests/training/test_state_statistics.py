@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from bayes_planet.training.batches import catch_up
 from tests.replay.make import make_episode
 from tests.training.test_trainer import config_of, no_model_is_left, trainer_in  # noqa: F401
 
@@ -20,13 +21,13 @@ def test_statistics_follow_the_replay_also_past_a_broken_file(tmp_path):
         size = model.observation_shapes["state"][0]
         for index, rows in enumerate((4, 9, 6)):
             trainer.replay.add(episode(index, rows, size), index)
-        trainer._normalise()
+        catch_up(trainer.agent.trained.normaliser, trainer.replay)
         assert (int(model.normaliser.episodes), int(model.normaliser.rows)) == (3, 19)
         trainer.replay.add(episode(3, 8, size), 3)
         path = trainer.replay.add(episode(4, 8, size), 4)
         path.write_bytes(path.read_bytes()[:-40] + bytes(40))
         with pytest.warns(RuntimeWarning, match="aside"):
-            trainer._normalise()
+            catch_up(trainer.agent.trained.normaliser, trainer.replay)
         assert (int(model.normaliser.episodes), int(model.normaliser.rows)) == (4, 27)
         states = np.concatenate([trainer.replay.load(index)["state"] for index in range(4)])
         np.testing.assert_allclose(model.normaliser.mean, states.mean(0), rtol=1e-5)

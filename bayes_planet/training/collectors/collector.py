@@ -18,6 +18,21 @@ from bayes_planet.training.schedule import Counters, updates_due
 WAIT_SECONDS = 0.1
 
 
+def collector_for(
+    config: Config,
+    environments: Workers,
+    agent: Agent,
+    factory: Callable[[], gymnasium.Env] | None,
+    note: Callable[[str], None],
+    progress: Callable[[], Counters],
+    stored: Callable[[], Sequence[int]],
+) -> Collector:
+    """The collector of a run: with `train.collectors` a `RayCollector`, whose arguments these are."""
+    if config.train.collectors:
+        return RayCollector(config, environments, agent, factory, note, progress, stored)
+    return Collector(config, environments, agent.collecting, environments.action_space.shape[0], note)
+
+
 class RayCollector(Collector):
     """Keeps `train.collectors` replicas at work.
 

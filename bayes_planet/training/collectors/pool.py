@@ -46,14 +46,11 @@ class Pool:
       lost: replicas that ended and were replaced.
 
     Raises:
-      ModuleNotFoundError: Ray is not installed.
-      ConnectionError: nobody answers at RAY_ADDRESS.
+      WorkerError: Ray is not installed, or nobody answers at RAY_ADDRESS.
     """
 
     def __init__(self, count: int, blueprint: Blueprint, note: Callable[[str], None]):
-        import ray  # an extra
-
-        self._ray = ray
+        self._ray = ray = _imported()
         self._note = note
         self._joined = not ray.is_initialized()
         if self._joined:
@@ -156,6 +153,14 @@ class Pool:
             )
 
 
+def _imported() -> Any:
+    try:
+        import ray  # an extra
+    except ModuleNotFoundError as error:
+        raise WorkerError('train.collectors needs Ray: pip install "bayes_planet[ray]".') from error
+    return ray
+
+
 def _join(ray: Any, count: int) -> None:
     address = os.environ.get("RAY_ADDRESS")
     main = threading.current_thread() is threading.main_thread()
@@ -164,6 +169,9 @@ def _join(ray: Any, count: int) -> None:
     if not address:
         options = {"num_cpus": max(cores(), count), "include_dashboard": False}
         os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's 15 leaves them little beside the learner
-    ray.init(address=address or "local", log_to_driver=False, **options)
+    try:
+        ray.init(address=address or "local", log_to_driver=False, **options)
+    except (ConnectionError, ValueError) as error:
+        raise WorkerError(f"RAY_ADDRESS is {address!r}, where no Ray cluster answers: {error}") from error
     if handler is not None:  # Ray has put its own, which ends the run unsaved
         signal.signal(signal.SIGTERM, handler)

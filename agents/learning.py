@@ -118,6 +118,13 @@ class Watch:
         if self.tracking is None:
             self.tracking = parts.enter_context(tracked(directory, config, self._note))
 
+    def finish(self, report: Callable[[], object] | None) -> None:
+        """Tells the tracker, unless somebody stopped, that all is done; `report` writes its page, if that is wanted."""
+        if self.tracking is not None and not self.should_stop():
+            if report is not None:
+                report()
+            self.tracking.close(finished=True)
+
     def _saved(self, rows: int) -> None:
         if self.tracking is not None:
             self.tracking.saved(rows)

@@ -193,10 +193,7 @@ class BayesPlanet(TrainedModel):
         """Simulator steps so far: decisions times the action repeat."""
         return self._progress()["env_steps"]
 
-    @property
-    def num_timesteps(self) -> int:
-        """`num_env_steps`, by the name it has in Stable-Baselines3."""
-        return self.num_env_steps
+    num_timesteps = num_env_steps  # by the name it has in Stable-Baselines3
 
     @property
     def num_updates(self) -> int:
@@ -238,8 +235,7 @@ class BayesPlanet(TrainedModel):
           progress_bar: draw one, on terminals.
           total_timesteps, callback: `total_env_steps` and `callbacks` by their names in Stable-Baselines3, whose steps
             are those of the simulator too.
-          track: wandb or mlflow: send rows, settings and videos there too, as `train.track` of the settings does, which
-            is what None means (docs/many_runs.md).
+          track: wandb or mlflow, in place of the setting `train.track` (docs/many_runs.md).
 
         Returns:
           This model.
@@ -258,7 +254,7 @@ class BayesPlanet(TrainedModel):
         watcher = as_one(words.either("callbacks", callbacks, "callback", callback)[1])
         progress_bar = arguments.flag("progress_bar", progress_bar)
         directory = self._choose_folder(self.logdir)
-        tracked = self.config.train if track is None else dataclasses.replace(self.config.train, track=track)
+        tracked = self.config if track is None else words.with_track(self.config, track)
         with learning.interruption() as interruption, contextlib.ExitStack() as parts:
             watch, goal = learning.Watch(watcher, interruption), None
 
@@ -269,7 +265,7 @@ class BayesPlanet(TrainedModel):
                     config, directory, self._agent, self._training_environments, self._factory, amount, watch
                 ) as trainer:
                     self._trainer, self._origin = trainer, None
-                    watch.track(parts, directory, dataclasses.replace(config, train=tracked))
+                    watch.track(parts, directory, tracked)
                     try:
                         if goal is None:
                             goal = amount.goal(trainer)
@@ -287,10 +283,7 @@ class BayesPlanet(TrainedModel):
                 return stages.at(config, directory.count_episodes())
 
             stage_by_stage(of_now(self.config), of_now, work)
-            if watch.tracking is not None and not watch.should_stop():
-                if amount.is_all:
-                    self.report()
-                watch.tracking.close(finished=True)
+            watch.finish(self.report if amount.is_all else None)
         learning.pass_on(interruption)
         return self
 
@@ -406,6 +399,6 @@ class BayesPlanet(TrainedModel):
 
     def _training_environments(self) -> Workers:
         if self._environments is None:
-            here = not self.config.train.collectors  # else their spaces alone are wanted
-            self._environments = self._workers(self.config.env.workers if here else 1, "workers.log")
+            count = 1 if self.config.train.collectors else self.config.env.workers  # 1: its spaces alone are wanted
+            self._environments = self._workers(count, "workers.log")
         return self._environments

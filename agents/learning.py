@@ -14,7 +14,7 @@ from rich.console import Console
 from bayes_planet import arguments
 from bayes_planet.agents.callbacks import BaseCallback
 from bayes_planet.collecting.rollout import Episode
-from bayes_planet.config import Config
+from bayes_planet.config import Config, stages
 from bayes_planet.envs import Workers
 from bayes_planet.evaluation.score import Score
 from bayes_planet.replay.episode import episode_files
@@ -213,6 +213,11 @@ def pass_on(interruption: Interruption | None) -> None:
     signal.raise_signal(number)
     if number is signal.SIGINT:  # a handler that returns, or none
         raise KeyboardInterrupt
+
+
+def of_now(directory: RunDirectory) -> Callable[[Config], Config]:
+    """From a configuration to that of the stage that the run has come to (`train.stages`)."""
+    return lambda config: stages.at(config, directory.count_episodes())
 
 
 def collected(folder: Path | None, config: Config) -> tuple[int, int]:

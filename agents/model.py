@@ -17,7 +17,7 @@ from bayes_planet.agents import learning, settings, words
 from bayes_planet.agents.analysing import analyse_agent, collect_held_out, open_held_out
 from bayes_planet.agents.callbacks import Callbacks, as_one
 from bayes_planet.agents.trained import TrainedModel
-from bayes_planet.config import Config, stages
+from bayes_planet.config import Config
 from bayes_planet.envs import Workers
 from bayes_planet.evaluation.analysis import Analysis
 from bayes_planet.evaluation.analysis import load as read_analysis
@@ -233,8 +233,7 @@ class BayesPlanet(TrainedModel):
           callbacks: see `bayes_planet.agents.callbacks`. One that returns False ends the training. Also a function
             of (locals, globals), called before each decision, as Stable-Baselines3 has it.
           progress_bar: draw one, on terminals.
-          total_timesteps, callback: `total_env_steps` and `callbacks` by their names in Stable-Baselines3, whose steps
-            are those of the simulator too.
+          total_timesteps, callback: `total_env_steps` and `callbacks` in the words of Stable-Baselines3.
           track: wandb or mlflow, in place of the setting `train.track` (docs/many_runs.md).
 
         Returns:
@@ -279,9 +278,7 @@ class BayesPlanet(TrainedModel):
                     finally:
                         self._trainer = None
 
-            def of_now(config: Config) -> Config:
-                return stages.at(config, directory.count_episodes())
-
+            of_now = learning.of_now(directory)
             stage_by_stage(of_now(self.config), of_now, work)
             watch.finish(self.report if amount.is_all else None)
         learning.pass_on(interruption)

@@ -253,7 +253,6 @@ class BayesPlanet(TrainedModel):
         watcher = as_one(words.either("callbacks", callbacks, "callback", callback)[1])
         progress_bar = arguments.flag("progress_bar", progress_bar)
         directory = self._choose_folder(self.logdir)
-        tracked = self.config if track is None else words.with_track(self.config, track)
         with learning.interruption() as interruption, contextlib.ExitStack() as parts:
             watch, goal = learning.Watch(watcher, interruption), None
 
@@ -264,7 +263,7 @@ class BayesPlanet(TrainedModel):
                     config, directory, self._agent, self._training_environments, self._factory, amount, watch
                 ) as trainer:
                     self._trainer, self._origin = trainer, None
-                    watch.track(parts, directory, tracked)
+                    watch.track(parts, directory, words.with_track(self.config, track))
                     try:
                         if goal is None:
                             goal = amount.goal(trainer)

@@ -76,8 +76,10 @@ def as_setting(name: str, value: Any) -> str | None:
     return f"It is a setting: overrides={{{found[0]!r}: {shown!r}}}."
 
 
-def with_track(config: Config, track: str) -> Config:
-    """The configuration with another `train.track`; ValueError where that is none."""
+def with_track(config: Config, track: str | None) -> Config:
+    """The configuration with another `train.track`, if one is given; ValueError where it is none."""
+    if track is None:
+        return config
     return dataclasses.replace(config, train=dataclasses.replace(config.train, track=track))
 
 

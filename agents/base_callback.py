@@ -84,7 +84,7 @@ class BaseCallback:
         """Before each decision while episodes are collected; for a callback inside another one, at its event.
 
         Of several environments side by side those of the first group count (`collecting.collector`). Never called with
-        `train.collect_during_updates`, which collects in another thread.
+        `train.collect_during_updates` or `train.collectors`, which collect elsewhere.
         """
         return True
 

@@ -14,11 +14,12 @@ from rich.console import Console
 from bayes_planet import arguments
 from bayes_planet.agents.callbacks import BaseCallback
 from bayes_planet.collecting.rollout import Episode
-from bayes_planet.config import Config
+from bayes_planet.config import Config, stages
 from bayes_planet.envs import Workers
 from bayes_planet.evaluation.score import Score
 from bayes_planet.replay.episode import episode_files
 from bayes_planet.runs.run_directory import RunDirectory
+from bayes_planet.runs.tracking import Tracking, tracked
 from bayes_planet.training.build import Agent
 from bayes_planet.training.devices.strategy import DeviceError, prepare_devices
 from bayes_planet.training.display import Display
@@ -43,6 +44,11 @@ class Amount:
             None if env_steps is None else arguments.whole(steps_name, env_steps, 1),
             None if episodes is None else arguments.whole("episodes", episodes, 1),
         )
+
+    @property
+    def is_all(self) -> bool:
+        """What the configuration leaves, so that the run is done afterwards."""
+        return self.env_steps is None and self.episodes is None
 
     def room(self, config: Config, folder: Path) -> Config:
         """The configuration, with a schedule that does not end before the amount is reached.
@@ -96,6 +102,7 @@ class Watch:
     def __init__(self, callback: BaseCallback, interruption: Interruption | None):
         self.callback = callback
         self.display: Display | None = None
+        self.tracking: Tracking | None = None
         self._interruption = interruption
         self._stopped = False
 
@@ -104,7 +111,23 @@ class Watch:
 
     @property
     def events(self) -> Events:
-        return Events(self._progress, self._row, self._note, self._step, self._episode, self._evaluation)
+        return Events(self._progress, self._row, self._note, self._step, self._episode, self._evaluation, self._saved)
+
+    def track(self, parts: contextlib.ExitStack, directory: RunDirectory, config: Config) -> None:
+        """From now on a tracker is told too, if `config` names one, as long as `parts` is open."""
+        if self.tracking is None:
+            self.tracking = parts.enter_context(tracked(directory, config, self._note))
+
+    def finish(self, report: Callable[[], object] | None) -> None:
+        """Tells the tracker, unless somebody stopped, that all is done; `report` writes its page, if that is wanted."""
+        if self.tracking is not None and not self.should_stop():
+            if report is not None:
+                report()
+            self.tracking.close(finished=True)
+
+    def _saved(self, rows: int) -> None:
+        if self.tracking is not None:
+            self.tracking.saved(rows)
 
     def _ask(self, go_on: bool) -> None:
         self._stopped = self._stopped or not go_on
@@ -190,6 +213,11 @@ def pass_on(interruption: Interruption | None) -> None:
     signal.raise_signal(number)
     if number is signal.SIGINT:  # a handler that returns, or none
         raise KeyboardInterrupt
+
+
+def of_now(directory: RunDirectory) -> Callable[[Config], Config]:
+    """From a configuration to that of the stage that the run has come to (`train.stages`)."""
+    return lambda config: stages.at(config, directory.count_episodes())
 
 
 def collected(folder: Path | None, config: Config) -> tuple[int, int]:

@@ -1,5 +1,6 @@
 """`BayesPlanet`: train, act, evaluate, predict, save and load, in the words of Stable-Baselines3."""
 
+import contextlib
 import dataclasses
 import os
 import sys
@@ -16,7 +17,7 @@ from bayes_planet.agents import learning, settings, words
 from bayes_planet.agents.analysing import analyse_agent, collect_held_out, open_held_out
 from bayes_planet.agents.callbacks import Callbacks, as_one
 from bayes_planet.agents.trained import TrainedModel
-from bayes_planet.config import Config, stages
+from bayes_planet.config import Config
 from bayes_planet.envs import Workers
 from bayes_planet.evaluation.analysis import Analysis
 from bayes_planet.evaluation.analysis import load as read_analysis
@@ -192,10 +193,7 @@ class BayesPlanet(TrainedModel):
         """Simulator steps so far: decisions times the action repeat."""
         return self._progress()["env_steps"]
 
-    @property
-    def num_timesteps(self) -> int:
-        """`num_env_steps`, by the name it has in Stable-Baselines3."""
-        return self.num_env_steps
+    num_timesteps = num_env_steps  # by the name it has in Stable-Baselines3
 
     @property
     def num_updates(self) -> int:
@@ -221,6 +219,7 @@ class BayesPlanet(TrainedModel):
         progress_bar: bool = False,
         total_timesteps: int | None = None,
         callback: Callbacks = None,
+        track: str | None = None,
     ) -> Self:
         """Trains, and goes on where the last `learn` (or the run in `logdir`) stopped.
 
@@ -234,8 +233,8 @@ class BayesPlanet(TrainedModel):
           callbacks: see `bayes_planet.agents.callbacks`. One that returns False ends the training. Also a function
             of (locals, globals), called before each decision, as Stable-Baselines3 has it.
           progress_bar: draw one, on terminals.
-          total_timesteps, callback: `total_env_steps` and `callbacks` by their names in Stable-Baselines3, whose steps
-            are those of the simulator too.
+          total_timesteps, callback: `total_env_steps` and `callbacks` in the words of Stable-Baselines3.
+          track: wandb or mlflow, in place of the setting `train.track` (docs/many_runs.md).
 
         Returns:
           This model.
@@ -254,7 +253,7 @@ class BayesPlanet(TrainedModel):
         watcher = as_one(words.either("callbacks", callbacks, "callback", callback)[1])
         progress_bar = arguments.flag("progress_bar", progress_bar)
         directory = self._choose_folder(self.logdir)
-        with learning.interruption() as interruption:
+        with learning.interruption() as interruption, contextlib.ExitStack() as parts:
             watch, goal = learning.Watch(watcher, interruption), None
 
             def work(config: Config, before: Config | None) -> bool:
@@ -264,6 +263,7 @@ class BayesPlanet(TrainedModel):
                     config, directory, self._agent, self._training_environments, self._factory, amount, watch
                 ) as trainer:
                     self._trainer, self._origin = trainer, None
+                    watch.track(parts, directory, words.with_track(self.config, track))
                     try:
                         if goal is None:
                             goal = amount.goal(trainer)
@@ -277,10 +277,9 @@ class BayesPlanet(TrainedModel):
                     finally:
                         self._trainer = None
 
-            def of_now(config: Config) -> Config:
-                return stages.at(config, directory.count_episodes())
-
+            of_now = learning.of_now(directory)
             stage_by_stage(of_now(self.config), of_now, work)
+            watch.finish(self.report if amount.is_all else None)
         learning.pass_on(interruption)
         return self
 
@@ -396,5 +395,6 @@ class BayesPlanet(TrainedModel):
 
     def _training_environments(self) -> Workers:
         if self._environments is None:
-            self._environments = self._workers(self.config.env.workers, "workers.log")
+            count = 1 if self.config.train.collectors else self.config.env.workers  # 1: its spaces alone are wanted
+            self._environments = self._workers(count, "workers.log")
         return self._environments

@@ -1,5 +1,6 @@
 """Arguments by the words of Stable-Baselines3 and others, and what to give instead of those that are none here."""
 
+import dataclasses
 import difflib
 from typing import Any
 
@@ -73,6 +74,13 @@ def as_setting(name: str, value: Any) -> str | None:
         return None
     shown = value if isinstance(value, bool | int | float | str) else settings[found[0]]
     return f"It is a setting: overrides={{{found[0]!r}: {shown!r}}}."
+
+
+def with_track(config: Config, track: str | None) -> Config:
+    """The configuration with another `train.track`, if one is given; ValueError where it is none."""
+    if track is None:
+        return config
+    return dataclasses.replace(config, train=dataclasses.replace(config.train, track=track))
 
 
 def either(first: str, one: Any, second: str, other: Any, absent: Any = None) -> tuple[str, Any]:

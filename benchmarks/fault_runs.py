@@ -40,10 +40,12 @@ def _outputs(process: subprocess.Popen) -> tuple[str, str]:
     """What a process wrote, once it has ended; it is killed where it takes ten minutes, or this program is stopped."""
     try:
         return process.communicate(timeout=600)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        if isinstance(error, subprocess.TimeoutExpired):
+            return "", "it had not ended after 600 s"
         raise
 
 

@@ -106,7 +106,7 @@ def signals(setting: Setting) -> Iterator[Try]:
     commands: dict[str, tuple[object, ...]] = {
         "evaluate": ("evaluate", run, "--episodes", 50),
         "report": ("report", run, "--out", place / "report.html"),
-        "export": ("export", run, "--out", place / "exported"),
+        "export": ("export", run, "--out", place / "exported", "--overwrite"),
         "analyse": ("analyse", run, "--episodes", 2),
         "configs": ("configs", "planet"),
         "train": ("train", "--config", "bayes_planet", "debug", "--logdir", place / "begun", *runs.SETTINGS),

@@ -3,12 +3,15 @@
     python -m benchmarks.predict [--samples 50] [--examples 256] [--rounds 7]
 
 The loop is what one writes by hand: a compiled function of (weights, x), called for one draw after the other, with the
-weights drawn outside. `eager` is the same without `tf.function`. A ratio below 1 means that `predict` is faster.
+weights drawn outside. `eager` is the same without `tf.function`. A ratio below 1 means that `predict` is faster. Of all
+models together it also writes results/benchmarks/predict.json and the table of docs/bayesian_layers.md.
 """
 
 import argparse
+import json
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
@@ -17,8 +20,11 @@ from rich.table import Table
 
 import bayes_planet  # noqa: F401  (selects Keras 2)
 from bayes_planet import bayesian_layers as bl
-from benchmarks.timing import Contestant, interleave, paired_ratio, timed
+from benchmarks.machine import describe_machine
+from benchmarks.page import between, heading
+from benchmarks.timing import Contestant, interleave, paired_ratio, summarise, timed
 
+ROOT = Path(__file__).parents[1]
 _keras = tf.keras.layers
 IMAGE, SEQUENCE, VECTOR = [28, 28, 1], [20, 8], [16]
 
@@ -116,6 +122,29 @@ def contestants(model: Any, x: tf.Tensor, samples: int) -> list[Contestant]:
     ]
 
 
+COLUMNS = ("model", "ms", "to the compiled loop", "to the eager loop", "first call, s")
+BEGIN, END = "<!-- predict -->", "<!-- end of predict -->"
+
+
+def measured(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Milliseconds of a model's `predict`, ratios of times to both loops', and seconds of its first call."""
+    make, shape = KINDS[name]
+    model, x = make(), tf.random.stateless_normal([options.examples, *shape], [1, 2])
+    model(x)
+    start = time.perf_counter()
+    bl.predict(model, x, samples=options.samples, seed=[7, 0]).values.numpy()
+    first = time.perf_counter() - start
+    found = interleave(contestants(model, x, options.samples), options.rounds)
+    ratios = {other: paired_ratio(found["predict"], found[other]) for other in ("loop", "eager")}
+    return {"milliseconds": 1000 * summarise(found["predict"]).median, **ratios, "first_call_seconds": first}
+
+
+def cells(name: str, row: dict[str, Any]) -> list[str]:
+    ratios = [row[other] for other in ("loop", "eager")]
+    shown = [f"{r['median']:.2f} ({r['lower_quartile']:.2f} to {r['upper_quartile']:.2f})" for r in ratios]
+    return [name, f"{row['milliseconds']:.0f}", *shown, f"{row['first_call_seconds']:.1f}"]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", type=int, default=50)
@@ -124,22 +153,20 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=list(KINDS), choices=list(KINDS))
     options = parser.parse_args()
     shown = Table(title=f"{options.samples} draws of {options.examples} examples: time against the loops (quartiles)")
-    for column in ("model", "ms", "to the compiled loop", "to the eager loop", "first call, s"):
+    for column in COLUMNS:
         shown.add_column(column, justify="right")
+    rows = {}
     for name in options.only:
-        make, shape = KINDS[name]
-        model, x = make(), tf.random.stateless_normal([options.examples, *shape], [1, 2])
-        model(x)
-        start = time.perf_counter()
-        bl.predict(model, x, samples=options.samples, seed=[7, 0]).values.numpy()
-        first = time.perf_counter() - start
-        found = interleave(contestants(model, x, options.samples), options.rounds)
-        ratios = [paired_ratio(found["predict"], found[other]) for other in ("loop", "eager")]
-        cells = [f"{r['median']:.2f} ({r['lower_quartile']:.2f} to {r['upper_quartile']:.2f})" for r in ratios]
-        shown.add_row(
-            name, f"{1000 * sorted(found['predict'])[len(found['predict']) // 2]:.0f}", *cells, f"{first:.1f}"
-        )
+        rows[name] = measured(name, options)
+        print(*cells(name, rows[name]), sep="  ", flush=True)
+        shown.add_row(*cells(name, rows[name]))
     Console().print(shown)
+    if list(rows) == list(KINDS):
+        asked = {key: getattr(options, key) for key in ("samples", "examples", "rounds")}
+        results = {"machine": describe_machine(), **asked, "rows": rows}
+        (ROOT / "results" / "benchmarks" / "predict.json").write_text(json.dumps(results, indent=1) + "\n")
+        lines = [heading(COLUMNS), *(f"| {' | '.join(cells(name, row))} |" for name, row in rows.items())]
+        between(ROOT / "docs" / "bayesian_layers.md", BEGIN, END, "\n".join(["", *lines, ""]))
 
 
 if __name__ == "__main__":

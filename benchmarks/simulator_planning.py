@@ -73,7 +73,7 @@ class CheetahSimulator:
     @property
     def upright(self) -> float:
         """Cosine of the torso's pitch: 1 on its feet, -1 on its back."""
-        return float(np.cos(self._env.physics.named.data.qpos["rooty"]))
+        return float(np.cos(self._env.physics.named.data.qpos["rooty"]).item())
 
     def step(self, action: np.ndarray) -> tuple[float, bool]:
         """Holds an action [A] for `action_repeat` env steps; the summed reward, and whether the episode is over."""

@@ -130,6 +130,10 @@ class Collector:
         look(self._environments, collected.episodes, self._note)
         return collected
 
+    def arrived(self, while_waiting: Callable[[], None]) -> Collected | None:
+        """What was collected elsewhere while the updates go on: here nothing."""
+        return None
+
     def abandon(self) -> None:
         """Ends what `start` began; at most one step later it is over."""
         if self._pending is not None:

@@ -14,6 +14,11 @@ def parser() -> "argparse.ArgumentParser":
     import argparse
     from pathlib import Path
 
+    def path(text: str) -> Path:
+        if not text:  # Path("") is the current folder, which nobody means who writes --logdir "$UNSET"
+            raise argparse.ArgumentTypeError("it is empty. Accepted: a path; . is the current folder")
+        return Path(text)
+
     top = argparse.ArgumentParser(
         prog="bayes-planet",
         description="Bayesian PlaNet: a latent world model from pixels, a belief over its weights, and a planner.",
@@ -33,7 +38,7 @@ def parser() -> "argparse.ArgumentParser":
         metavar="PRESET",
         help="presets or YAML files, later ones win (see `bayes-planet configs`); default: bayes_planet",
     )
-    train.add_argument("--logdir", required=True, type=Path, help="the run's folder; made if missing")
+    train.add_argument("--logdir", required=True, type=path, help="the run's folder; made if missing")
     train.add_argument(
         "--device",
         default="auto",
@@ -71,7 +76,7 @@ def parser() -> "argparse.ArgumentParser":
         "env=cheetah_run,walker_walk method=planet,bayes_planet",
     )
     sweep.add_argument(
-        "--runs", required=True, type=Path, metavar="FOLDER", help="gets a folder a run; made if missing"
+        "--runs", required=True, type=path, metavar="FOLDER", help="gets a folder a run; made if missing"
     )
     sweep.add_argument(
         "--retries", type=_count, default=2, metavar="N", help="how often a run that fails is tried again (default: 2)"
@@ -106,7 +111,7 @@ def parser() -> "argparse.ArgumentParser":
         help="run a trained agent without noise",
         description="Run noise-free episodes with the newest checkpoint of a run.",
     )
-    evaluate.add_argument("run", type=Path, help="the folder of a training run")
+    evaluate.add_argument("run", type=path, help="the folder of a training run")
     evaluate.add_argument(
         "--episodes", type=_count, default=10, help="episodes, each with its own environment seed (default: 10)"
     )
@@ -114,11 +119,11 @@ def parser() -> "argparse.ArgumentParser":
         "--seed", type=_number, default=0, help="seed of the environments and of the planner (default: 0)"
     )
     evaluate.add_argument(
-        "--video", type=Path, metavar="FILE", help="write what the agent does in the first episode, .mp4 or .gif"
+        "--video", type=path, metavar="FILE", help="write what the agent does in the first episode, .mp4 or .gif"
     )
     evaluate.add_argument(
         "--open-loop",
-        type=Path,
+        type=path,
         metavar="FILE",
         help="write true, predicted and error frames side by side, .mp4 or .gif",
     )
@@ -137,11 +142,11 @@ def parser() -> "argparse.ArgumentParser":
         description="Open-loop prediction in numbers, velocity probe, uncertainty and its calibration, on held-out "
         "episodes with the newest checkpoint of a run. The result is kept in RUN/analysis, where `report` finds it.",
     )
-    analyse.add_argument("run", type=Path, help="the folder of a training run")
+    analyse.add_argument("run", type=path, help="the folder of a training run")
     analyse.add_argument("--episodes", type=_count, default=10, help="held-out episodes to collect (default: 10)")
     analyse.add_argument(
         "--reference",
-        type=Path,
+        type=path,
         metavar="RUN2",
         help="another run to compare with, such as one with deterministic weights",
     )
@@ -156,10 +161,10 @@ def parser() -> "argparse.ArgumentParser":
         description="Write one self-contained HTML page about a run, or about several, grouped by method and task.",
     )
     report.add_argument(
-        "runs", nargs="+", type=Path, metavar="RUN", help="folders of training runs, in any state, or of a sweep"
+        "runs", nargs="+", type=path, metavar="RUN", help="folders of training runs, in any state, or of a sweep"
     )
     report.add_argument(
-        "--out", type=Path, metavar="FILE", help="the page; default: report.html, in the run if there is one, else here"
+        "--out", type=path, metavar="FILE", help="the page; default: report.html, in the run if there is one, else here"
     )
     report.add_argument(
         "--group",
@@ -176,7 +181,7 @@ def parser() -> "argparse.ArgumentParser":
         help="of several runs, how many have their own figures on the page (default: 8)",
     )
     report.add_argument(
-        "--figures", type=Path, metavar="DIR", help="write every figure as a file of its own too, .svg or .png"
+        "--figures", type=path, metavar="DIR", help="write every figure as a file of its own too, .svg or .png"
     )
     report.add_argument("--json", action="store_true", help="print the numbers of the page as JSON")
 
@@ -186,8 +191,8 @@ def parser() -> "argparse.ArgumentParser":
         description="Write the noise-free policy of a run's newest checkpoint as a SavedModel, which needs nothing but "
         "TensorFlow, with policy.json (settings, shapes, versions) and a README.md that shows how to run it.",
     )
-    export.add_argument("run", type=Path, help="the folder of a training run")
-    export.add_argument("--out", required=True, type=Path, metavar="DIR", help="the folder to write; made if missing")
+    export.add_argument("run", type=path, help="the folder of a training run")
+    export.add_argument("--out", required=True, type=path, metavar="DIR", help="the folder to write; made if missing")
     export.add_argument(
         "--batch-size",
         type=_count,

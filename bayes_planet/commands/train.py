@@ -40,10 +40,10 @@ def train(
     with user_errors(presets.ConfigError, RunDirectoryError, ClusterError, JsonFileError):
         config = presets.load(stack, overrides)
         process = this_process() if strategy == "multi_worker" else Process(0, 1)
-        if config.train.stages and process.count > 1:
+        if process.count > 1 and (config.train.stages or config.train.collectors):
             raise UserError(
-                f"train.stages is {config.train.stages!r}. Accepted: [] with --strategy multi_worker: stop all "
-                "processes and go on with --change instead."
+                f"train.stages is {config.train.stages!r}, train.collectors {config.train.collectors}. Accepted with "
+                "--strategy multi_worker: [], as --change does the same once all processes have stopped, and 0."
             )
         directory = RunDirectory(logdir)
         try:
@@ -64,7 +64,8 @@ def train(
         ):
             console.print(f"bayes-planet {__version__}: {config.env.name} in {logdir}", highlight=False)
             with user_errors(*ENVIRONMENT_ERRORS, *START_ERRORS):
-                count = config.env.workers if process.chief else 1  # the others want its spaces alone
+                here = process.chief and not config.train.collectors
+                count = config.env.workers if here else 1  # else its spaces alone are wanted
                 environments = Workers(config.env, count, directory.logs / "workers.log")
             with environments:
                 with user_errors(RunDirectoryError):

@@ -160,10 +160,13 @@ class TrainConfig(Settings):
     precision: str = setting("auto", "compute type of matrix products and convolutions: float32, bfloat16, auto (bfloat16 where the processor or accelerator has matrix units for it); parameters are float32", one_of("auto", "float32", "bfloat16"))
     xla: str = setting("auto", "compile update and plan with XLA: always, never, auto (on GPU and TPU)", one_of("auto", "always", "never"), part="machine")
     collect_during_updates: bool = setting(False, "collect the next episode, with the weights from before the updates, while they run", change="announced")
+    collectors: int = setting(0, "Ray actors that collect episodes while the updates run, each with an environment and a copy of the weights, on a processor core of its own (docs/many_runs.md); 0: this process collects. With RAY_ADDRESS on that cluster", at_least(0), change="freely", part="machine")
+    staleness: int = setting(200, "with train.collectors, the most updates by which the weights that collect an episode may be behind the learner when it arrives; 0: one collector at a time, as without them", at_least(0, "updates"), change="announced")
     track: str = setting("none", "where rows, videos, settings and the report go too: none, wandb (Weights & Biases), mlflow; each is told by its own environment variables where its server is (docs/many_runs.md)", one_of("none", "wandb", "mlflow"), change="freely", part="machine")
 
     def check(self) -> None:
         require(self.episodes >= self.seed_episodes, "train.episodes", self.episodes, f"at least train.seed_episodes, {self.seed_episodes}")
+        require(not (self.collectors and self.collect_during_updates), "train.collect_during_updates", True, f"false with train.collectors, {self.collectors}, which collect during the updates")
         least = self.seed_episodes
         for stage in self.stages:
             require(re.fullmatch(r"\d+:( +\w+(\.\w+)*=\S+)+", stage) is not None, "train.stages", stage, "'EPISODES: key=value key=value' each, such as '100: loss.policy_uncertainty_bonus=-1 replay.drop_fraction=0.5'")

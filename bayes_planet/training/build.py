@@ -24,6 +24,7 @@ class Agent:
       learner: has both: with `train.average_decay` the average of the trained weights acts, else they themselves do.
       actor: decides by the weights that act.
       frozen: with `train.collect_during_updates` a further actor, whose world model has weights of before the updates.
+      factory: made its world models, instead of what `model.factory` names.
 
     Attributes:
       trained: the world model (or any `interface.TrainableWorldModel`) that gradients change.
@@ -31,13 +32,16 @@ class Agent:
       collecting: the actor that collects training episodes: `frozen`, or else `actor`.
     """
 
-    def __init__(self, learner: Learner, actor: Actor, frozen: Actor | None = None):
+    def __init__(
+        self, learner: Learner, actor: Actor, frozen: Actor | None = None, factory: WorldModelFactory | None = None
+    ):
         self.learner = learner
         self.trained = learner.trained
         self.world_model = learner.world_model
         self.actor = actor
         self.frozen = frozen
         self.collecting = frozen or actor
+        self.factory = factory
 
     def freeze(self) -> None:
         """Gives the frozen actor the weights of now."""
@@ -82,7 +86,7 @@ def build(
         average = make_model() if config.train.average_decay else None
     learner = Learner(trained, config, strategy, average)
     frozen = make_actor(make_model()) if config.train.collect_during_updates else None
-    return Agent(learner, make_actor(learner.world_model), frozen)
+    return Agent(learner, make_actor(learner.world_model), frozen, world_model)
 
 
 def _are_here(variables: Sequence[tf.Variable]) -> bool:

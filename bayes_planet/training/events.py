@@ -18,7 +18,7 @@ class Events:
       row: each row of metrics.jsonl.
       note: a sentence for people.
       step: before each decision (of the first group of environments) while episodes are collected; never with
-        `train.collect_during_updates`.
+        `train.collect_during_updates` or `train.collectors`.
       episode: (episode, its row), once a training episode is stored.
       evaluation: (score, its row), once an evaluation is done.
       saved: how many rows of metrics.jsonl a new checkpoint explains: they are there for good.

@@ -11,6 +11,7 @@ from bayes_planet.collecting.faults import COUNTED
 from bayes_planet.collecting.rollout import Episode
 from bayes_planet.config import Config, TrainConfig
 from bayes_planet.evaluation.live import Live, open_loop_monitor
+from bayes_planet.evaluation.posterior import histogram_metrics
 from bayes_planet.evaluation.score import Score
 from bayes_planet.replay import EpisodeStore, episode_return
 from bayes_planet.runs.seeds import Stream, seed_words
@@ -43,6 +44,13 @@ def update_values(pending: Sequence[dict]) -> tuple[dict[str, float], np.ndarray
     # A belief is a state, not a rate: its last value, not the mean over the interval.
     values.update({key: float(column[-1]) for key, column in columns.items() if key.startswith("weight_")})
     return values, columns["skipped"]
+
+
+def evaluation_values(model: WorldModel, score: Score, milliseconds: float | None, live: Live) -> dict[str, Any]:
+    """Of an evaluation, whose decisions took so many milliseconds each."""
+    speed = {} if milliseconds is None else {"speed/milliseconds_per_evaluation_plan": milliseconds}
+    returns = {"eval/returns": list(score.returns)}
+    return {**score.metrics(), **returns, **speed, **live.values, **histogram_metrics(model.rssm)}
 
 
 def look_ahead(model: WorldModel, config: Config, score: Score, episodes: int, note: Callable[[str], None]) -> Live:

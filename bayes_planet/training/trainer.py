@@ -9,13 +9,12 @@ from typing import Any
 
 import gymnasium
 
-from bayes_planet.collecting.collector import Collector
+from bayes_planet.collecting.collector import Collected
 from bayes_planet.collecting.faults import COUNTED, counted
 from bayes_planet.collecting.rollout import Episode
 from bayes_planet.config import Config
 from bayes_planet.config.stages import next_stage
 from bayes_planet.envs import Workers
-from bayes_planet.evaluation.posterior import histogram_metrics
 from bayes_planet.evaluation.score import Score, environments_for
 from bayes_planet.evaluation.scoring import timed_score
 from bayes_planet.replay import CorruptEpisodeError, EpisodeStore, Prefetcher
@@ -24,9 +23,10 @@ from bayes_planet.runs.metrics import MetricsWriter
 from bayes_planet.runs.run_directory import RunDirectory
 from bayes_planet.training.batches import catch_up, draw_batch
 from bayes_planet.training.build import Agent
+from bayes_planet.training.collectors.collector import collector_for
 from bayes_planet.training.ending import Interrupted, TrainingDivergedError
 from bayes_planet.training.events import UNWATCHED, Events
-from bayes_planet.training.measuring import episode_values, look_ahead, update_values
+from bayes_planet.training.measuring import episode_values, evaluation_values, look_ahead, update_values
 from bayes_planet.training.saved.best_model import keep_best
 from bayes_planet.training.saved.restoring import checkpoints
 from bayes_planet.training.saved.saver import Saver
@@ -68,8 +68,8 @@ class Trainer:
         self.learner = agent.learner
         self.environments = environments
         self._factory = factory
-        action_size = environments.action_space.shape[0]
-        self.collector = Collector(config, environments, agent.collecting, action_size, events.note)
+        progress = (lambda: self.counters), (lambda: self.replay.indices)
+        self.collector = collector_for(config, environments, agent, factory, events.note, *progress)
         self._should_stop = should_stop
         self._events = events
         self.replay = EpisodeStore(directory.episodes, config.replay.ram_gigabytes * 1e9)
@@ -183,7 +183,14 @@ class Trainer:
             self._tell(self._events.step)
             self._stop_if_asked()
 
-        collected = self.collector.collect(indices, before_step, self._stop_if_asked)
+        self._store(self.collector.collect(indices, before_step, self._stop_if_asked))
+        self._receive()
+
+    def _receive(self) -> None:
+        while (collected := self.collector.arrived(self._stop_if_asked)) is not None:
+            self._store(collected)
+
+    def _store(self, collected: Collected) -> None:
         self.replay.add_round(dict(zip(collected.indices, collected.episodes, strict=True)))
         rows = []
         for place, (index, episode) in enumerate(zip(collected.indices, collected.episodes, strict=True), 1):
@@ -208,8 +215,7 @@ class Trainer:
             self.collector.start(indices)
 
     def _step_counter(self, name: str, episodes: int = 1) -> Callable[[], None]:
-        done = 0
-        total = episodes * self.collector.steps
+        done, total = 0, episodes * self.collector.steps
 
         def before_step() -> None:
             nonlocal done
@@ -237,10 +243,11 @@ class Trainer:
         first, last = self.counters.updates, updates_due(self.config, self.counters)
         pending: list[dict] = []
         self._collect_meanwhile()  # before the statistics: its weights were trained with those it has
-        self._normalise()
+        catch_up(self.agent.trained.normaliser, self.replay)
         start = time.perf_counter()
         with Prefetcher(functools.partial(draw_batch, self.replay, self.config), range(first, last)) as batches:
             for update, batch in enumerate(batches, first):
+                self._receive()
                 pending.append(self.learner.update(batch, self.replay.rows))
                 self._tell(self._events.progress, "updates", update + 1 - first, last - first)
                 stop = self._should_stop()
@@ -251,9 +258,6 @@ class Trainer:
                     return
                 if self._saver.seconds > 60 * CHECKPOINT_MINUTES:
                     self.save()
-
-    def _normalise(self) -> None:
-        catch_up(self.agent.trained.normaliser, self.replay)
 
     def _log_updates(self, pending: list[dict], seconds: float) -> None:
         values, skipped = update_values(pending)
@@ -288,11 +292,7 @@ class Trainer:
         for name, frames in live.videos.items():
             save_gif(self.directory.videos / f"{name}-{counters.episodes:06d}.gif", frames, fps=15, scale=2)
             self.metrics.video(name, frames, self.env_steps)
-        values = {**score.metrics(), "eval/returns": list(score.returns)}
-        if milliseconds is not None:
-            values["speed/milliseconds_per_evaluation_plan"] = milliseconds
-        values |= {**live.values, **histogram_metrics(self.agent.world_model.rssm)}
-        row = self._write(values)
+        row = self._write(evaluation_values(self.agent.world_model, score, milliseconds, live))
         progress = {"episodes": counters.episodes, "env_steps": self.env_steps, "updates": counters.updates}
         keep_best(self.directory, self.agent, score, progress, self._events.note)
         self._tell(self._events.evaluation, score, row)

@@ -131,5 +131,8 @@ def test_a_start_has_a_recurrent_kernel_where_asked_and_a_hint_for_a_name():
     cell.build([None, 3])
     recurrent = cell.recurrent_kernel.distribution.mean().numpy()
     np.testing.assert_allclose(recurrent @ recurrent.T, np.eye(5), atol=1e-5)
+    np.testing.assert_allclose(cell.recurrent_kernel.distribution.stddev(), 0.03 / 5**0.5, rtol=1e-5)
+    prior = cell.recurrent_regularizer.prior_stddev(cell.recurrent_kernel.shape)
+    np.testing.assert_allclose(prior, 10 / 5**0.5, rtol=1e-6)
     with pytest.raises(ValueError, match="Did you mean 'glorot'"):
         bl.start("glorott")

@@ -29,7 +29,9 @@ def command(folder: Path, *arguments: str, items: tuple[str, ...] = ITEMS) -> li
 
 
 def begun(arguments: list[str]) -> subprocess.Popen:
-    environment = os.environ | {"RAY_AUTH_MODE": "disabled", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+    # Ray's workers are nice to all else, by 15, and hardly get on where a machine has other work.
+    options = {"RAY_AUTH_MODE": "disabled", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_worker_niceness": "0"}
+    environment = os.environ | options
     return subprocess.Popen(
         arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, start_new_session=True
     )
@@ -72,7 +74,7 @@ def trainers(folder: Path) -> list[psutil.Process]:
     return found
 
 
-def wait_until(condition, process: subprocess.Popen, seconds: float = 300.0) -> None:
+def wait_until(condition, process: subprocess.Popen, seconds: float = 600.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert process.poll() is None, process.communicate()
@@ -217,6 +219,6 @@ def test_the_run_of_a_ray_worker_that_is_killed_goes_on_and_ctrl_c_saves(one, tm
         (worker,) = (each for each in children if f"ray::{run.name}" in " ".join(each.cmdline()))
         worker.kill()
         said, _ = process.communicate(timeout=600)
-        assert process.returncode == 0 and "failed" not in said, said
+        assert process.returncode == 0 and f"{run.name}: failed" not in said, said
     assert len(_commands(run)) == 2
     assert_same_runs(tmp_path, one, ONE)

@@ -174,6 +174,28 @@ def test_mlflow_has_what_metrics_jsonl_has(tmp_path):
     assert {"report.html", "metrics.jsonl"} <= artifacts
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_learn_sends_what_the_command_sends(tmp_path, monkeypatch):
+    tracking_of = pytest.importorskip("mlflow.tracking")
+    pytest.importorskip("sqlalchemy")
+    from tests.agents.small import model_in
+
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
+    model = model_in(tmp_path / "run")
+    with pytest.raises(ValueError, match=r"train\.track is 'neptune'\. Accepted: none, wandb, mlflow"):
+        model.learn(track="neptune")
+    client = tracking_of.MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    for parts, artifacts in (({"episodes": 3}, {"metrics.jsonl"}), ({}, {"report.html", "metrics.jsonl"})):
+        model.learn(**parts, track="mlflow")
+        (run,) = client.search_runs([client.get_experiment_by_name("bayes_planet").experiment_id])
+        assert run.info.status == "FINISHED" and run.data.params["train.track"] == "mlflow"
+        expected = scalars(read_metrics(tmp_path / "run" / "metrics.jsonl"))
+        history = client.get_metric_history(run.info.run_id, "env_steps")
+        assert sorted(point.value for point in history) == sorted(row["env_steps"] for row in expected)
+        assert artifacts <= {each.path for each in client.list_artifacts(run.info.run_id)}
+
+
 def wandb_records(path: Path):
     """Records of an offline run: protocol buffers in blocks of LevelDB's log format, after a header of 7 bytes."""
     from wandb.proto import wandb_internal_pb2

@@ -1,0 +1,1 @@
+"""Collectors on Ray, for one learner: each plans with a copy of the weights and has an environment of its own."""

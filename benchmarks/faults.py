@@ -254,6 +254,15 @@ def summary(tries: Sequence[Try], seconds: float) -> dict[str, Any]:
     }
 
 
+def write(path: Path, kind: str, found: dict[str, Any], seed: int) -> None:
+    """Adds the groups to what the file has of this kind; others stay."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    present = json.loads(path.read_text()) if path.exists() else {}
+    machine = {"cpu": cpuinfo().get("model name"), "cores": cores(), "versions": versions()}
+    present[kind] = {**present.get(kind, {}), **found, "seed": seed, "machine": machine}
+    path.write_text(json.dumps(present, indent=1) + "\n")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="some minutes: a few tries of each kind")
@@ -277,12 +286,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 tries.append(each)
                 print(f"{name}: {each.name}: {each.failure or 'kept'}", flush=True)
             found[name] = summary(tries, time.monotonic() - start)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    kind = "quick" if options.quick else "full"
-    present = json.loads(options.out.read_text()) if options.out.exists() else {}
-    machine = {"cpu": cpuinfo().get("model name"), "cores": cores(), "versions": versions()}
-    present[kind] = {**present.get(kind, {}), **found, "seed": options.seed, "machine": machine}
-    options.out.write_text(json.dumps(present, indent=1) + "\n")
+            write(options.out, "quick" if options.quick else "full", found, options.seed)  # of an hour, what is done
     for name, group in found.items():
         print(f"{name:8} {group['kept']} of {group['tries']} kept in {group['seconds']} s")
     return int(any(group["broken"] for group in found.values()))

@@ -227,3 +227,13 @@ def test_figures_that_cannot_be_written_are_told_by_their_name(capsys, tmp_path)
     assert f"--figures is {figures}, which cannot be written" in text and not page.exists()
     text = fails(capsys, "report", tmp_path / "run", "--out", directory.config_file / "page.html")
     assert "--out is" in text and "which cannot be written" in text
+
+
+@pytest.mark.parametrize("line", [["train", "--logdir", ""], ["evaluate", ""], ["report", ""]])
+def test_an_empty_path_is_not_the_current_folder(capsys, monkeypatch, tmp_path, line):
+    """Of `--logdir "$UNSET"` in a script, say."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(line)
+    assert "it is empty. Accepted: a path" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

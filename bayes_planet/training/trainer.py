@@ -68,11 +68,11 @@ class Trainer:
         self.learner = agent.learner
         self.environments = environments
         self._factory = factory
+        self.replay = EpisodeStore(directory.episodes, config.replay.ram_gigabytes * 1e9)
         progress = (lambda: self.counters), (lambda: self.replay.indices)
         self.collector = collector_for(config, environments, agent, factory, events.note, *progress)
         self._should_stop = should_stop
         self._events = events
-        self.replay = EpisodeStore(directory.episodes, config.replay.ram_gigabytes * 1e9)
         self.checkpoints = checkpoints(directory.checkpoints, agent, keep=CHECKPOINTS_KEPT, frozen=True)
         self.metrics = MetricsWriter(directory.metrics)
         self._evaluated_at, self._extra_updates = -1, 0

@@ -74,8 +74,7 @@ def fit(model: tf.keras.Model, mixture: bool, patches: np.ndarray, steps: int, s
 
 def load(count: int, test: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Patches int32 [N, 8, 8, 3] of two photographs: the left three quarters for training, the rest for the test."""
-    random = np.random.default_rng(seed)
-    known, new = [], []
+    random, known, new = np.random.default_rng(seed), [], []
     for photograph in data.photograph_arrays():
         border = photograph.shape[1] * 3 // 4
         for part, found, wanted in ((photograph[:, :border], known, count), (photograph[:, border:], new, test)):
@@ -101,9 +100,8 @@ def png(known: np.ndarray, new: np.ndarray) -> float:
         paeth = np.take_along_axis(guesses, np.abs(guesses - (left + up - corner)).argmin(0)[None], 0)[0]
         return [patches - guess for guess in (left, up, (left + up) // 2, paeth)]
 
-    pairs = list(zip(differences(known), differences(new), strict=True))
-    best = min(pairs, key=lambda pair: code_length(pair[0], pair[0]))
-    return code_length(*best)
+    pairs = zip(differences(known), differences(new), strict=True)
+    return code_length(*min(pairs, key=lambda pair: code_length(pair[0], pair[0])))
 
 
 def complete(model: tf.keras.Model, mixture: bool, patches: np.ndarray, draws: int) -> np.ndarray:

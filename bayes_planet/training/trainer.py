@@ -76,8 +76,7 @@ class Trainer:
         self.checkpoints = checkpoints(directory.checkpoints, agent, keep=CHECKPOINTS_KEPT, frozen=True)
         self.metrics = MetricsWriter(directory.metrics)
         self._evaluated_at, self._extra_updates = -1, 0
-        self._skipped_in_a_row = 0
-        self._frozen_at = -1
+        self._skipped_in_a_row, self._frozen_at = 0, -1
         self._saver = Saver(self.checkpoints, events.note, events.saved)
         self._stage_end = next_stage(config, self.replay.episodes) or math.inf
 

@@ -35,7 +35,7 @@ def test_in_memory_or_loaded_it_is_what_the_command_says(trained, tmp_path, capf
             loaded.analyse(1)
         env = dataclasses.replace(loaded.config.env, action_repeat=3)
         loaded.config = dataclasses.replace(loaded.config, env=env)
-        with pytest.raises(ValueError, match=r"reference is a run of another .* action repeat 1, .* action repeat 3"):
+        with pytest.raises(ValueError, match=r"reference is a run of another .* action repeat 1; .* action repeat 3"):
             loaded.analyse(2, reference=trained)
     assert "open-loop prediction" in told and "2 of 2 held-out episodes" in told
     assert printed.pop("run") == printed.pop("reference") == str(run)

@@ -14,7 +14,7 @@ from examples import data
 from examples.command import run
 
 MINE = ["lenet", "regression", "lstm", "vae"]
-LONG = ["deep_gp", "image_transformer", "resnet50", "dynamics"]  # many graphs, whatever the size
+LONG = ["deep_gp", "image_transformer"]  # many graphs, whatever the size
 
 
 def main(name: str):

@@ -112,6 +112,10 @@ class ChannelEmbedding(EmbeddingReparameterization):
         config = {**super().get_config(), "levels": self.levels}
         return {name: value for name, value in config.items() if name not in ("input_dim", "input_length")}
 
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "ChannelEmbedding":
+        return cls(**config)  # Keras' Embedding looks for input_dim, which this layer finds out itself
+
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
 class PositionalEmbedding(VariationalLayer, tf.keras.layers.Layer):

@@ -2,8 +2,7 @@
 
 Each of the 192 numbers of an 8 x 8 patch is predicted from those before it, by attention within two rows. Two outputs
 of one network are compared at equal steps: a mixture of five logistics whose mass in each of the 256 levels counts, and
-a 256-way softmax. Baselines are the histogram of the numbers, and what PNG does: the best of its filters, whose
-differences get the lengths of an ideal code.
+a 256-way softmax. Baselines: the histogram of the numbers, and PNG's best filter with an ideal code.
 
     python -m examples.image_transformer [--seed 0] [--full] [--picture image_transformer.png]
 

@@ -113,7 +113,7 @@ class ChannelEmbedding(EmbeddingReparameterization):
         return {name: value for name, value in config.items() if name not in ("input_dim", "input_length")}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "ChannelEmbedding":
+    def from_config(cls, config: dict[str, Any]) -> ChannelEmbedding:
         return cls(**config)  # Keras' Embedding looks for input_dim, which this layer finds out itself
 
 

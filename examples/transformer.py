@@ -53,15 +53,13 @@ def make_step(model: tf.keras.Model, rate: float = 2e-3):
 
 def fit(step, pairs: data.Pairs, epochs: int, seed: int, after=lambda: None) -> list[float]:
     """The mean loss of each epoch; calls `after` after each third. A batch holds sentences of about one length."""
-    random = np.random.default_rng(seed)
+    random, losses = np.random.default_rng(seed), []
     english, german = (np.sum(part > 0, 1) for part in pairs)
-    losses = []
     for epoch in range(epochs):
         order = np.argsort(np.maximum(english, german) + random.uniform(0, 4, len(english)))
         batches = [order[start : start + 64] for start in range(0, len(order), 64)]
         found = []
-        for index in random.permutation(len(batches)):
-            rows = batches[index]
+        for rows in (batches[index] for index in random.permutation(len(batches))):
             parts = (pairs.english[rows, : english[rows].max()], pairs.german[rows, : german[rows].max()])
             found.append(step(*map(tf.constant, parts)))
         losses.append(float(np.mean(found)))
@@ -78,8 +76,8 @@ def judge(model: tf.keras.Model, pairs: data.Pairs, samples: int, seed: int) -> 
     labels, tokens = labels[labels != data.PADDING], bl.Predictive(tfp.distributions.Categorical(logits=logits))
     found = bl.evaluate(tokens, labels).numbers
     figures = {name: float(found[name]) for name in ("nll", "accuracy", "ece", "brier")}
-    probabilities = tokens.probabilities().numpy()
     figures["perplexity"] = float(np.exp(figures["nll"]))
+    probabilities = tokens.probabilities().numpy()
     return figures, np.stack([probabilities.max(-1), probabilities.argmax(-1) == labels])
 
 
@@ -87,8 +85,7 @@ def main(seed: int = 0, full: bool = False, tiny: bool = False, picture: Path | 
     tf.keras.utils.set_random_seed(seed)
     train, half, samples = (80, 1, 2) if tiny else (700, 60 if full else 24, 20)
     known, new, vocabulary = data.load(train, merges=40 if tiny else 400, seed=seed)
-    if tiny:
-        new = data.Pairs(*(part[:8] for part in new))
+    new = data.Pairs(*(part[: 8 if tiny else None] for part in new))
     model = Transformer(len(vocabulary.tokens), known.german.shape[1], size=64, hidden=192)
     model.build(None)
     best: dict[str, float] = {}
@@ -149,10 +146,9 @@ def draw(path: Path, curves: dict, model, new: data.Pairs, vocabulary: data.Voca
     left.legend()
     lines = []
     chosen = np.argsort(np.sum(new.english > 0, 1))[-40::8]
-    english, german = new.english[chosen], new.german[chosen]
-    draws = translate(model, english, new.german.shape[1], [[seed, index] for index in range(3)])
-    for index, source in enumerate(english):
-        lines += [f"English: {vocabulary.decode(source)}", f"Django: {vocabulary.decode(german[index])}"]
+    draws = translate(model, new.english[chosen], new.german.shape[1], [[seed, index] for index in range(3)])
+    for index, (source, german) in enumerate(zip(new.english[chosen], new.german[chosen], strict=True)):
+        lines += [f"English: {vocabulary.decode(source)}", f"Django: {vocabulary.decode(german)}"]
         lines += [f"   draw {number + 1}: {vocabulary.decode(draws[number][index])}" for number in range(3)] + [""]
     right.axis("off")
     right.text(0, 1, "\n".join(line[:95] for line in lines), va="top", family="monospace", fontsize=7.5)

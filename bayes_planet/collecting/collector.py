@@ -66,14 +66,9 @@ class Collector:
         self._abandoned = threading.Event()
 
     @property
-    def worker_faults(self) -> int:
-        """Environment processes that died, hung or failed and were replaced."""
-        return self._rollouts.worker_faults
-
-    @property
-    def dropped_episodes(self) -> int:
-        """Episodes that were begun, lost with one of them, and run again."""
-        return self._rollouts.dropped_episodes
+    def counts(self) -> dict[str, int]:
+        """`worker_faults` and `dropped_episodes` (`collecting.faults`), over all stages and starts of the run."""
+        return self._rollouts.counts
 
     def go_on_counting(self, worker_faults: int, dropped_episodes: int) -> None:
         """Adds what an earlier stage or start of the run has counted."""

@@ -53,6 +53,11 @@ class FaultTolerantRollouts:
         self.worker_faults = 0
         self.dropped_episodes = 0
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """What it has counted, by the names of `COUNTED`."""
+        return {key: getattr(self, key) for key in COUNTED}
+
     def __call__(self, environments: Environments, policy: Callable[[], Policy], seeds: Sequence[int]) -> list[Episode]:
         """One episode for each seed, side by side, in order.
 

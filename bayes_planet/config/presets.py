@@ -263,15 +263,15 @@ def _without_former(settings: Mapping[str, Any], source: str, prefix: str = "") 
     """Settings without those that earlier versions had."""
     left = {}
     for name, value in settings.items():
+        if isinstance(value, dict):
+            left[name] = _without_former(value, source, f"{prefix}{name}.")
+            continue
         try:
-            if isinstance(value, dict):
-                left[name] = _without_former(value, source, f"{prefix}{name}.")
-            elif not is_former(f"{prefix}{name}", value):
-                left[name] = value
-        except ConfigError:
-            raise
+            former = is_former(f"{prefix}{name}", value)
         except ValueError as error:
             raise ConfigError(f"In {source}: {error}") from error
+        if not former:
+            left[name] = value
     return left
 
 

@@ -7,7 +7,6 @@ import numpy as np
 
 from bayes_planet.collecting.collector import Collector
 from bayes_planet.collecting.exploration import noise_of_episode
-from bayes_planet.collecting.faults import COUNTED
 from bayes_planet.collecting.rollout import Episode
 from bayes_planet.config import Config, TrainConfig
 from bayes_planet.evaluation.live import Live, open_loop_monitor
@@ -33,7 +32,7 @@ def episode_values(
         "replay/episodes": replay.episodes - later[0],
         "replay/rows": replay.rows - later[1],
         "replay/corrupt_files": replay.corrupt,
-        **{f"env/{key}": getattr(collector, key) for key in COUNTED},
+        **{f"env/{key}": count for key, count in collector.counts.items()},
     }
 
 

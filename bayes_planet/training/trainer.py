@@ -169,7 +169,7 @@ class Trainer:
 
     def _progress(self) -> dict[str, Any]:
         # First the metrics, or a power cut takes rows that the checkpoint says were written.
-        counted = {"metrics": self.metrics.mark(), **{key: getattr(self.collector, key) for key in COUNTED}}
+        counted = {"metrics": self.metrics.mark(), **self.collector.counts}
         return {**as_saved(self.config, self.counters), **counted, "snapshot_at": self._frozen_at}
 
     def _collect(self) -> None:

@@ -50,7 +50,8 @@ def test_terminal_shows_our_lines_only(run):
     logdir, result = run
     assert result.stderr == ""
     # What TensorFlow's C++ says while it is imported.
-    assert (logdir / "logs" / "libraries.log").stat().st_size > 0
+    # TensorFlow 2.21 no longer says which of its files speaks
+    assert re.search("tensorflow|cuInit", (logdir / "logs" / "libraries.log").read_text())
     ours = (
         "bayes-planet ",
         "episode ",

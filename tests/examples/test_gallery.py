@@ -138,3 +138,12 @@ def test_table_of_a_page_has_mean_and_stddev(tmp_path, monkeypatch):
     page.write_text("no marks")
     with pytest.raises(ValueError, match="has no place for the table"):
         gallery.write_table("x")
+
+
+def test_a_point_prediction_has_the_noise_of_its_residuals_in_training():
+    from examples import deep_gp
+
+    split = data.Split(np.zeros([2, 1]), np.array([[1.0], [2.0]]), np.zeros([3, 1]), np.zeros([3, 1]))
+    predictive = deep_gp.of_residuals(np.full([3, 1], 7.0), split, fitted=np.array([[4.0], [6.0]]))
+    np.testing.assert_allclose(predictive.mean(), np.full([3, 1], 7.0), rtol=1e-6)
+    np.testing.assert_allclose(predictive.stddev(), np.full([3, 1], 12.5**0.5), rtol=1e-6)  # of residuals 3 and 4

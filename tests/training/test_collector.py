@@ -75,7 +75,7 @@ def test_lost_episodes_are_what_they_would_have_been_and_the_others_are_kept(fou
         os.kill(four.pids[2], signal.SIGKILL)
 
     assert_same(collector.collect(indices, at_step(4, kill)).episodes, expected)
-    assert (collector.worker_faults, collector.dropped_episodes) == (2, 2)
+    assert (collector.counts["worker_faults"], collector.counts["dropped_episodes"]) == (2, 2)
     assert len(told) == 2 and all("is dropped and run again" in text and "SIGKILL" in text for text in told)
     assert [pid == other for pid, other in zip(four.pids, before, strict=True)] == [True, False, False, True]
     assert [info["resets"] for info in four.infos] == [resets[0] + 1, 1, 1, resets[3] + 1]
@@ -99,7 +99,7 @@ def test_a_hung_worker_is_replaced_and_its_episode_run_again(four, parts):
 
     found = collector.collect([0, 1, 2], at_step(3, hang)).episodes
     assert_same(found, expected)
-    assert (collector.worker_faults, collector.dropped_episodes) == (1, 1)
+    assert (collector.counts["worker_faults"], collector.counts["dropped_episodes"]) == (1, 1)
     assert four.pids[1] != stopped and ended(stopped)
 
 
@@ -109,7 +109,7 @@ def test_a_worker_that_ends_between_episodes_costs_none(four, parts):
     os.kill(four.pids[3], signal.SIGKILL)
     assert ended(four.pids[3])
     assert_same(collector.collect([0, 1, 2, 3], lambda: None).episodes, expected)
-    assert (collector.worker_faults, collector.dropped_episodes) == (1, 0)
+    assert (collector.counts["worker_faults"], collector.counts["dropped_episodes"]) == (1, 0)
 
 
 def test_a_worker_that_dies_at_its_start_gets_another_try(parts, tmp_path):
@@ -120,7 +120,7 @@ def test_a_worker_that_dies_at_its_start_gets_another_try(parts, tmp_path):
         marker.touch()
         kill = at_step(3, lambda: os.kill(workers.pids[0], signal.SIGKILL))
         assert_same(collector.collect([0], kill).episodes, expected)
-        assert (collector.worker_faults, collector.dropped_episodes) == (2, 1)
+        assert (collector.counts["worker_faults"], collector.counts["dropped_episodes"]) == (2, 1)
 
 
 def test_an_environment_that_always_crashes_ends_with_what_happened(parts):
@@ -128,7 +128,7 @@ def test_an_environment_that_always_crashes_ends_with_what_happened(parts):
         collector = collector_of(workers, parts, RANDOM)
         with pytest.raises(WorkerError, match=r"lost 4 times in a row.*fresh environment process.*exit code 17"):
             collector.collect([0, 1], lambda: None)
-        assert 4 <= collector.dropped_episodes <= 8
+        assert 4 <= collector.counts["dropped_episodes"] <= 8
 
 
 def test_a_diverging_episode_is_run_from_another_seed_and_the_others_are_what_they_were(four, parts):
@@ -141,7 +141,7 @@ def test_a_diverging_episode_is_run_from_another_seed_and_the_others_are_what_th
         with Workers(config_of().env, 4, factory=lambda: Walk(diverges=(seeds[1],))) as workers:
             collector = collector_of(workers, parts, RANDOM, told=told)
             found.append(collector.collect([0, 1, 2, 3], lambda: None).episodes)
-            assert (collector.worker_faults, collector.dropped_episodes, len(told)) == (0, 1, 1)
+            assert (collector.counts["worker_faults"], collector.counts["dropped_episodes"], len(told)) == (0, 1, 1)
             assert f"another seed than {seeds[1]}" in told[0] and "the reward nan" in told[0]
     assert_same(found[0], found[1])
     assert_same([found[0][index] for index in (0, 2, 3)], [expected[index] for index in (0, 2, 3)])
@@ -155,7 +155,7 @@ def test_a_task_that_always_diverges_ends_with_its_seeds(parts):
         seed = environment_seed(0, Stream.TRAIN_ENVIRONMENT, 0)
         with pytest.raises(NonFiniteError, match=rf"the reward nan.*environment seeds \[{seed}, \d+, \d+, \d+\]"):
             collector.collect([0], lambda: None)
-        assert collector.dropped_episodes == len(told) == 3
+        assert collector.counts["dropped_episodes"] == len(told) == 3
         # Of an evaluation, whose seeds are fixed, the numbers would be others': it is left out.
         work = functools.partial(final_score, parts.actor, 0, workers, 2)
         assert collector.surviving_faults(workers, work) is None
@@ -174,7 +174,7 @@ def test_an_evaluation_with_a_fault_is_done_again(four, parts):
         return len(tries)
 
     assert collector.surviving_faults(four, work) == 2
-    assert (collector.worker_faults, collector.dropped_episodes, four.broken) == (1, 0, [])
+    assert (collector.counts["worker_faults"], collector.counts["dropped_episodes"], four.broken) == (1, 0, [])
 
 
 @pytest.mark.parametrize("taken, expected", [

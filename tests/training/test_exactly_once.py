@@ -132,7 +132,7 @@ def test_faults_are_counted_over_all_starts(tmp_path):
     with trainer_in(tmp_path / "run", config) as trainer:
         os.kill(trainer.environments.pids[0], signal.SIGKILL)
         trainer.run(lambda: trainer.counters.episodes >= 3)
-        assert trainer.collector.worker_faults == 1
+        assert trainer.collector.counts["worker_faults"] == 1
     with trainer_in(tmp_path / "run", config) as trainer:
         trainer.run()
     rows = [row for row in read_metrics(tmp_path / "run" / "metrics.jsonl") if "train/episode" in row]

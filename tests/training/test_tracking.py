@@ -182,6 +182,7 @@ def test_learn_sends_what_the_command_sends(tmp_path, monkeypatch):
     from tests.agents.small import model_in
 
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
+    monkeypatch.chdir(tmp_path)  # where MLflow puts files beside a database
     model = model_in(tmp_path / "run")
     with pytest.raises(ValueError, match=r"train\.track is 'neptune'\. Accepted: none, wandb, mlflow"):
         model.learn(track="neptune")

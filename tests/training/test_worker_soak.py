@@ -156,8 +156,8 @@ def test_training_outlives_its_workers(tmp_path: Path, capsys):
     dropped = [row["env/dropped_episodes"] for row in collected]
     unnoticed = set(victims) & set(last_pids)
     told = [note for note in notes if "started again" in note]
-    assert trainer.collector.worker_faults == len(victims) - len(unnoticed) == len(told)
-    assert trainer.collector.dropped_episodes == sum("is dropped and run again" in note for note in told)
+    assert trainer.collector.counts["worker_faults"] == len(victims) - len(unnoticed) == len(told)
+    assert trainer.collector.counts["dropped_episodes"] == sum("is dropped and run again" in note for note in told)
     assert faults == sorted(faults) and len(victims) - WORKERS <= faults[-1] <= len(told)
     assert dropped == sorted(dropped) and 0 < dropped[-1] <= faults[-1]
 

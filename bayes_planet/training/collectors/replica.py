@@ -2,14 +2,12 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import gymnasium
 import numpy as np
 import tensorflow as tf
 
 from bayes_planet.collecting.collector import Collector
-from bayes_planet.collecting.faults import COUNTED
 from bayes_planet.collecting.rollout import Episode
 from bayes_planet.config import Config
 from bayes_planet.envs import Workers
@@ -78,15 +76,12 @@ class Replica:
         """Training episode `index`, with these values of the world model's variables."""
         for variable, value in zip(self._model.variables, weights, strict=True):
             variable.assign(value)
-        before = self._counts()
+        before = self._collector.counts
         collected = self._collector.collect([index], lambda: None)
-        faults = {key: count - before[key] for key, count in self._counts().items()}
+        faults = {key: count - before[key] for key, count in self._collector.counts.items()}
         notes = list(self._notes)
         self._notes.clear()
         return Finished(collected.episodes[0], collected.speed, faults, notes)
-
-    def _counts(self) -> dict[str, Any]:
-        return {key: getattr(self._collector, key) for key in COUNTED}
 
 
 def weights_of(model: WorldModel) -> list[np.ndarray]:

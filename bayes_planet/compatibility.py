@@ -2,12 +2,14 @@
 
 TensorFlow 2.19 to 2.21 load their libraries so that their copy of LLVM is taken by Mesa too, which then crashes the
 process at the first image that it draws (tensorflow issues 109933 and 124205). tf-keras 2.18.0 asks Python 3.12 and
-later for a random integer up to a float, which those refuse.
+later for a random integer up to a float, which those refuse. tf-keras from 2.19 writes into a saved model that its
+inputs are not optional, which 2.18 does not know.
 """
 
 import contextlib
 import importlib.abc
 import importlib.machinery
+import inspect
 import os
 import random
 import sys
@@ -61,6 +63,24 @@ def mend_seeds(backend: types.ModuleType) -> None:
     backend.RandomGenerator._create_seed = create_seed
 
 
+def mend_inputs(inputs: types.ModuleType) -> None:
+    """Lets a tf-keras without optional inputs read a model whose inputs are said not to be optional."""
+    layer = inputs.InputLayer
+    if "optional" in inspect.signature(layer.__init__).parameters:
+        return
+    from_config = layer.from_config.__func__
+
+    def read(cls, config):  # type: ignore[no-untyped-def]
+        known = {name: value for name, value in config.items() if name != "optional" or value}
+        return from_config(cls, known)
+
+    layer.from_config = classmethod(read)
+
+
+MENDED = {"tf_keras.src.backend": mend_seeds, "tf_keras.src.engine.input_layer": mend_inputs}
+"""tf-keras's modules that are mended, and by what."""
+
+
 def _source(module: types.ModuleType) -> bytes:
     return Path(module.__file__).read_bytes() if module.__file__ else b""
 
@@ -84,16 +104,16 @@ class _Loader(importlib.abc.Loader):
                 self._loader.exec_module(module)
         else:
             self._loader.exec_module(module)
-            mend_seeds(module)
+            MENDED[module.__name__](module)
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the two modules where they would be found anyway."""
+    """Finds the modules where they would be found anyway."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname not in ("tensorflow", "tf_keras.src.backend"):
+        if fullname != "tensorflow" and fullname not in MENDED:
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.loader is not None:
@@ -106,5 +126,6 @@ def install() -> None:
     if any(isinstance(finder, _Finder) for finder in sys.meta_path):
         return
     sys.meta_path.insert(0, _Finder())
-    if (backend := sys.modules.get("tf_keras.src.backend")) is not None:
-        mend_seeds(backend)
+    for name, mend in MENDED.items():
+        if (module := sys.modules.get(name)) is not None:
+            mend(module)

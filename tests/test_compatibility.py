@@ -1,5 +1,6 @@
 """What is done for single releases of TensorFlow and tf-keras while they are imported."""
 
+import inspect
 import os
 import subprocess
 import sys
@@ -41,6 +42,23 @@ def test_a_tf_keras_that_needs_nothing_is_left_as_it_is(tmp_path):
     backend.RandomGenerator = types.SimpleNamespace(_create_seed="as it was")
     compatibility.mend_seeds(backend)
     assert backend.RandomGenerator._create_seed == "as it was"
+
+
+def test_an_input_of_a_later_release_is_read():
+    """tf-keras from 2.19 writes `optional` into every saved functional model."""
+    written = {"batch_input_shape": [None, 4], "dtype": "float32", "name": "x", "optional": False}
+    layer = tf.keras.layers.InputLayer.from_config(written)
+    assert layer.input_shape == [(None, 4)] and layer.name == "x" and written["optional"] is False
+    model = tf.keras.Sequential([tf.keras.layers.InputLayer(input_shape=[4]), tf.keras.layers.Dense(2)])
+    config = model.get_config()
+    config["layers"][0]["config"]["optional"] = False
+    assert tf.keras.Sequential.from_config(config).output_shape == (None, 2)
+
+
+@pytest.mark.skipif("optional" in inspect.signature(tf.keras.layers.InputLayer).parameters, reason="it knows them")
+def test_an_input_that_may_be_left_out_is_refused_where_it_is_unknown():
+    with pytest.raises(TypeError, match="optional"):
+        tf.keras.layers.InputLayer.from_config({"batch_input_shape": [None, 4], "optional": True})
 
 
 def test_flags_are_as_before_once_tensorflow_is_there():

@@ -1,1 +1,1 @@
-"""How fast the package is, beside plain TensorFlow and PyTorch on the same machine. Run: python -m benchmarks.run"""
+"""What the package costs and reaches: speed, layers, planning, returns, and what runs survive."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from benchmarks.roofline import Work
+from benchmarks.speed.roofline import Work
 
 Measure = Callable[[int], float]
 """Does the work n times and returns the seconds that took."""

@@ -1,1 +1,1 @@
-"""Programs to copy from: each file is one, run as `python -m examples.NAME`."""
+"""Programs to copy from: each file is one, run as `python -m examples.gallery.NAME`."""

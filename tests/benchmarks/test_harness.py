@@ -6,11 +6,12 @@ import math
 import pytest
 from rich.console import Console
 
-from benchmarks import episodes, machine, ours, parts, results, run, workers
-from benchmarks.results import Setup
-from benchmarks.settings import config_of, make_batch, sizes_of
+from benchmarks import machine
+from benchmarks.speed import episodes, ours, parts, results, run, workers
+from benchmarks.speed.results import Setup
+from benchmarks.speed.settings import config_of, make_batch, sizes_of
+from benchmarks.speed.yardsticks.torch_process import HOW_TO_GET_IT, VARIANTS, TorchError, find_torch, write_data
 from benchmarks.timing import interleave
-from benchmarks.torch_process import HOW_TO_GET_IT, VARIANTS, TorchError, find_torch, write_data
 from tests.benchmarks.tiny import start_torch
 
 

@@ -14,8 +14,8 @@ from bayes_planet.replay import EpisodeStore
 from bayes_planet.runs.run_directory import RunDirectory
 from bayes_planet.runs.seeds import Stream, environment_seed
 from bayes_planet.training.build import build
-from benchmarks import model_on_replay
-from benchmarks.model_on_replay import Examination, agreement, measure, questions
+from benchmarks.planning import model_on_replay
+from benchmarks.planning.model_on_replay import Examination, agreement, measure, questions
 
 STACK = ["bayes_planet", "cheetah_run", "debug"]
 ROWS = 41

@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from bayes_planet.planning import Actor, Planner
 from bayes_planet.world_model import WorldModel
-from benchmarks.plan_accuracy import Comparison, Judge, acted_on, summary
-from benchmarks.simulator_planning import CheetahSimulator
+from benchmarks.planning.plan_accuracy import Comparison, Judge, acted_on, summary
+from benchmarks.planning.simulator_planning import CheetahSimulator
 from tests.world_model.tiny import silence, tiny_config, tiny_model
 
 HORIZON = 5

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from benchmarks import roofline
-from benchmarks.plain_tf import PlainPlaNet
-from benchmarks.roofline import Work
+from benchmarks.speed import roofline
+from benchmarks.speed.roofline import Work
+from benchmarks.speed.yardsticks.plain_tf import PlainPlaNet
 from tests.benchmarks.tiny import Case, make_case
 
 CONVOLUTIONS = ("Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from benchmarks.plain_tf import PlainPlaNet
-from benchmarks.torch_process import write_data
+from benchmarks.speed.yardsticks.plain_tf import PlainPlaNet
+from benchmarks.speed.yardsticks.torch_process import write_data
 from tests.benchmarks.tiny import Case, make_case, start_torch
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bayes_planet.config import Config, presets
-from benchmarks import scores
+from benchmarks.returns import scores
 
 RESULTS = Path(__file__).parents[2] / "results"
 START = {
@@ -75,7 +75,9 @@ def test_what_is_no_score_file_is_refused(tmp_path):
 def test_the_page_is_what_the_score_files_say():
     files = scores.score_files(RESULTS)
     assert len(files) >= 171
-    assert (RESULTS / "README.md").read_text() == scores.table(RESULTS), "Run `python -m benchmarks.scores table`."
+    assert (RESULTS / "README.md").read_text() == scores.table(RESULTS), (
+        "Run `python -m benchmarks.returns.scores table`."
+    )
     for path in files:
         score = scores.read(path)
         assert score["command"] and score["machine"], path

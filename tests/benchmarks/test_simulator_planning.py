@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks import recovery
-from benchmarks.simulator_planning import CheetahSimulator, main
+from benchmarks.planning import recovery
+from benchmarks.planning.simulator_planning import CheetahSimulator, main
 
 
 def test_imagined_rewards_are_those_of_dm_control():

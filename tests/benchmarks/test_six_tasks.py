@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from bayes_planet.config import presets
-from benchmarks import score_table
-from benchmarks.published_scores import PUBLISHED, TASKS
-from benchmarks.six_tasks import FINAL, keep, left, main, wanted
+from benchmarks.returns import score_table
+from benchmarks.returns.published_scores import PUBLISHED, TASKS
+from benchmarks.returns.six_tasks import FINAL, keep, left, main, wanted
 
 BUDGET = 4000
 RESULTS = Path(__file__).parents[2] / "results"
@@ -168,4 +168,6 @@ def test_a_finished_run_is_not_begun_again_and_its_scores_are_kept(tmp_path):
 def test_the_page_is_what_the_score_files_say(folder):
     text = (RESULTS / folder / "README.md").read_text()
     env_steps = int(re.search(r"after ([\d,]+) env steps", text)[1].replace(",", ""))
-    assert text == score_table.page(RESULTS / folder, env_steps), f"Run `benchmarks.six_tasks table results/{folder}`."
+    assert text == score_table.page(RESULTS / folder, env_steps), (
+        f"Run `benchmarks.returns.six_tasks table results/{folder}`."
+    )

@@ -2,9 +2,9 @@
 
 import pytest
 
-from benchmarks.results import Setup, measure
-from benchmarks.roofline import Work
-from benchmarks.targets import TARGETS, judge
+from benchmarks.speed.results import Setup, measure
+from benchmarks.speed.roofline import Work
+from benchmarks.speed.targets import TARGETS, judge
 from benchmarks.timing import Contestant, Failure, interleave, paired_ratio, summarise
 
 
@@ -84,6 +84,6 @@ def test_upper_bounds_are_upper_bounds():
 
 
 def test_every_target_names_a_benchmark():
-    from benchmarks.run import BENCHMARKS
+    from benchmarks.speed.run import BENCHMARKS
 
     assert {target.benchmark for target in TARGETS} <= set(BENCHMARKS)

@@ -12,10 +12,10 @@ import tensorflow as tf
 from bayes_planet.planning import Planner
 from bayes_planet.world_model import State, WorldModel
 from bayes_planet.world_model.losses import diagonal_gaussian_kl
-from benchmarks.ours import variables_of, weights_of
-from benchmarks.settings import make_batch, make_state, sizes_of
-from benchmarks.sizes import Sizes
-from benchmarks.torch_process import TorchProcess, find_torch
+from benchmarks.speed.ours import variables_of, weights_of
+from benchmarks.speed.settings import make_batch, make_state, sizes_of
+from benchmarks.speed.yardsticks.sizes import Sizes
+from benchmarks.speed.yardsticks.torch_process import TorchProcess, find_torch
 from tests.world_model.tiny import ACTION_SIZE, IMAGE_SHAPES, seed, tiny_config, tiny_model
 
 

@@ -3,7 +3,8 @@ import datetime
 import numpy as np
 import pytest
 
-from examples import cox_process, data_coal
+from examples.gallery import cox_process
+from examples.gallery.data import coal as data_coal
 
 # Yearly counts, 1851 to 1962, as Carlin, Gelfand and Smith 1992 print them: a source other than that of the dates.
 # They differ in that 1941 has 4 and 1942 has 2: one disaster is on 1 January 1942 by the intervals.

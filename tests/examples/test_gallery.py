@@ -9,16 +9,16 @@ import pytest
 
 pytest.importorskip("mlxtend")
 
-from benchmarks import gallery
-from examples import data
-from examples.command import run
+from benchmarks.layers import gallery
+from examples.gallery.command import run
+from examples.gallery.data import images_and_tables as data
 
 MINE = ["lenet", "regression", "lstm", "vae"]
 LONG = ["deep_gp", "image_transformer"]  # many graphs, whatever the size
 
 
 def main(name: str):
-    return importlib.import_module(f"examples.{name}").main
+    return importlib.import_module(f"examples.gallery.{name}").main
 
 
 @pytest.mark.parametrize("name", [*MINE, *(pytest.param(name, marks=pytest.mark.slow) for name in LONG)])
@@ -61,7 +61,7 @@ def test_lstm_is_as_accurate_as_its_twin_and_better_calibrated():
 def test_completions_keep_what_is_given_and_losslessly_coded_bits_add_up():
     import tensorflow as tf
 
-    from examples import image_transformer
+    from examples.gallery import image_transformer
 
     known, new = image_transformer.load(8, 4, seed=1)
     assert image_transformer.code_length(known, known) <= 8.01
@@ -141,7 +141,7 @@ def test_table_of_a_page_has_mean_and_stddev(tmp_path, monkeypatch):
 
 
 def test_a_point_prediction_has_the_noise_of_its_residuals_in_training():
-    from examples import deep_gp
+    from examples.gallery import deep_gp
 
     split = data.Split(np.zeros([2, 1]), np.array([[1.0], [2.0]]), np.zeros([3, 1]), np.zeros([3, 1]))
     predictive = deep_gp.of_residuals(np.full([3, 1], 7.0), split, fitted=np.array([[4.0], [6.0]]))

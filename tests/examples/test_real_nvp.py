@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from examples import real_nvp
+from examples.gallery import real_nvp
 
 
 def test_logits_keep_the_pixels_probability():

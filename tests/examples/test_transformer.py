@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("django")
 
-from examples import data_translation as data
-from examples import transformer, transformer_sharded
+from examples.gallery import transformer, transformer_sharded
+from examples.gallery.data import translation as data
 
 
 def test_vocabulary_gives_back_every_training_sentence():
@@ -55,7 +55,7 @@ def test_plan_counts_what_the_layers_have():
 
 @pytest.mark.slow
 def test_losses_on_two_devices_equal_those_of_one():
-    command = [sys.executable, "-m", "examples.transformer_sharded", "--worker", "2", "0", "small"]
+    command = [sys.executable, "-m", transformer_sharded.NAME, "--worker", "2", "0", "small"]
     root = Path(__file__).parents[2]
     ended = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=280)
     found = json.loads(ended.stdout.strip().splitlines()[-1])

@@ -2,7 +2,7 @@ import pytest
 
 pytest.importorskip("mlxtend")
 
-from examples import vq_vae
+from examples.gallery import vq_vae
 
 
 def test_runs(tmp_path):

@@ -45,7 +45,7 @@ def start(
     Raises:
         ValueError: an unknown name, numbers that are not positive.
 
-    Source: He et al. 2015; Glorot and Bengio 2010. Measured by benchmarks/starts.py.
+    Source: He et al. 2015; Glorot and Bengio 2010. Measured by benchmarks/layers/starts.py.
     """
     if name not in _STARTS:
         raise ValueError(f"Unknown start {name!r}.{did_you_mean(name, _STARTS)} Accepted: {', '.join(_STARTS)}.")

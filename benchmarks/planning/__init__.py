@@ -1,0 +1,1 @@
+"""How well plans are ranked and carried out, by learned models and by the true simulator."""

@@ -1,0 +1,1 @@
+"""What training runs reach: score files, tables and figures made of them."""

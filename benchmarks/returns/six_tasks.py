@@ -1,0 +1,240 @@
+"""The field's measure of learning from pixels: the six tasks of the PlaNet paper, 100 or 500 episodes of each.
+
+    python -m benchmarks.returns.six_tasks run --runs FOLDER --config bayes_planet laptop --seeds 0 1 2 --at-once 2
+    python -m benchmarks.returns.six_tasks keep --runs FOLDER --out results/six_tasks/NAME
+    python -m benchmarks.returns.six_tasks table results/six_tasks [--env-steps 100000] [--compare NAME NAME]
+
+`run` trains FOLDER/TASK_seedN for every task and seed with the queue of `bayes-planet sweep`, then plays 30
+fresh noise-free episodes with its last agent. The same command goes on with what is not done; to add tasks, seeds or
+episodes, name them. A run knows the commit it was made at, so give it a clone that does not change.
+
+`keep` writes one small file a run: all evaluations, and what made it. `table` writes README.md and scores.svg beside
+the folders of methods: published rows and ours, at a number of env steps that runs have an evaluation for. What was
+tried goes into methods.json beside them, {NAME: {"new": ..., "verdict": ...}}, and from there onto the page.
+"""
+
+import argparse
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bayes_planet.config import presets
+from bayes_planet.report.reading.runs import Run, RunError, read_runs
+from bayes_planet.report.reading.starts import machine_text, read_starts
+from bayes_planet.sweeps.command import job
+from bayes_planet.sweeps.local import Local
+from bayes_planet.sweeps.points import Point, points
+from bayes_planet.sweeps.queue import Job, Watch, run_all
+from benchmarks.returns.published_scores import TASKS
+from benchmarks.returns.score_table import figure, page
+
+FINAL = "final.json"
+FINAL_EPISODES = 30
+MADE = "made_by.json"
+
+
+def wanted(config: Sequence[str], tasks: Sequence[str], seeds: Sequence[int], episodes: int) -> list[Point]:
+    """The runs, TASK_seedN each; seed by seed, so that a table fills evenly.
+
+    Raises:
+      ConfigError: a preset or setting that is unknown or wrong.
+    """
+    found = []
+    for seed in seeds:
+        for task in tasks:
+            (point,) = points([*config, task, f"seed={seed}", f"train.episodes={episodes}"])
+            found.append(point._replace(name=f"{task}_seed{seed}"))
+    return found
+
+
+def left(runs: Path, found: Sequence[Point], episodes: int) -> tuple[list[Job], list[Job]]:
+    """What is left to do: training, and the episodes of the last agents."""
+    undone = [point for point in found if not _done(runs / point.name, episodes)]
+    training = [job(point, runs) for point in undone]
+    final = []
+    for point in undone:
+        folder = runs / point.name
+        arguments = ("evaluate", str(folder), "--episodes", str(FINAL_EPISODES), "--json")
+        final.append(Job(point.name, arguments, folder / "logs" / "final.log", folder, folder / FINAL))
+    return training, final
+
+
+def run(training: Sequence[Job], final: Sequence[Job], at_once: int, retries: int) -> list[str]:
+    """Does it, and returns the names of what failed."""
+
+    def began(job: Job, waiting: int) -> None:
+        print(f"{job.name}: {job.arguments[0]}, {waiting} waiting", flush=True)
+
+    def ended(job: Job, code: int | None, tries: int, again: bool) -> None:
+        words = "done" if code == 0 else f"exit code {code}, see {job.log}{', once more' if again else ''}"
+        print(f"{job.name}: {words}", flush=True)
+
+    watch = Watch(began, ended)
+    failed = run_all(training, Local(at_once, say=print), retries, watch)
+    return failed + run_all(
+        [each for each in final if each.name not in failed], Local(at_once, say=print), retries, watch
+    )
+
+
+def _done(folder: Path, episodes: int) -> bool:
+    """The run has all of its episodes, and its last agent has been evaluated."""
+    try:
+        final = json.loads((folder / FINAL).read_text())
+        (run,) = read_runs([folder])
+    except (OSError, ValueError):
+        return False
+    complete = bool(run.evaluations) and run.evaluations[-1].episodes >= episodes
+    return complete and final["updates"] == run.counter("updates") and len(final["returns"]) >= FINAL_EPISODES
+
+
+def commit() -> str:
+    """Of the code that is imported here, with '+' where files differ from it; 'unknown' outside of a repository."""
+    here = Path(__file__).parent
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"],
+            cwd=here, check=True, capture_output=True, text=True,
+        )  # fmt: skip
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return done.stdout.strip()
+
+
+def scores(folder: Path) -> dict[str, Any]:
+    """What is kept of a run, ready for JSON.
+
+    Raises:
+      RunError: the folder is no run.
+    """
+    (run,) = read_runs([folder])
+    starts = read_starts(folder)
+    evaluations = [
+        {"episodes": each.episodes, "env_steps": _whole(each.env_steps), "returns": _rounded(each.returns)}
+        for each in run.evaluations
+    ]
+    last = {}
+    if (folder / FINAL).exists():
+        final = json.loads((folder / FINAL).read_text())
+        if final["updates"] == run.counter("updates"):
+            counters = {name: _whole(run.counter(name)) for name in ("episodes", "env_steps")}
+            last = {"last": {**counters, "returns": _rounded(final["returns"])}}
+    note = folder.parent / MADE
+    return {
+        "task": _task(run),
+        "seed": run.seed,
+        "episodes": _whole(run.counter("episodes")),
+        "hours": round(run.counter("time") / 3600, 2),
+        "evaluations": evaluations,
+        **last,
+        "training": _rounded(run.series("train/return", "episodes")[1]),
+        "command": list(dict.fromkeys(each["command"] for each in starts)),
+        "commit": json.loads(note.read_text())["commits"] if note.exists() else [],
+        "machine": list(dict.fromkeys(machine_text(each["machine"]) for each in starts)),
+        "versions": starts[-1].get("versions", {}) if starts else {},
+    }
+
+
+def _task(run: Run) -> str:
+    """The preset of the run's task."""
+    for task in TASKS:
+        if presets.load([task]).env.name == run.task:
+            return task
+    raise RunError(f"{run.path} is a run of {run.task}. Accepted: the tasks of the presets {', '.join(TASKS)}.")
+
+
+def _rounded(returns: Any) -> list[float]:
+    return [round(float(value), 1) for value in returns]
+
+
+def _whole(number: float) -> int:
+    return round(number)
+
+
+def keep(runs: Path, out: Path) -> list[Path]:
+    """Writes OUT/TASK_seedN.json for each run in the folder, the unfinished ones too, and returns their paths."""
+    out.mkdir(parents=True, exist_ok=True)
+    written = []
+    for folder in sorted(path.parent for path in runs.glob("*/metrics.jsonl")):
+        found = scores(folder)
+        path = out / f"{found['task']}_seed{found['seed']}.json"
+        text = json.dumps(found, indent=1)
+        path.write_text(re.sub(r"\[[^][{}\"]*\]", lambda numbers: " ".join(numbers[0].split()), text) + "\n")
+        written.append(path)
+    return written
+
+
+def _note(runs: Path) -> None:
+    """Adds the commit to those that the runs of the folder were made at."""
+    path = runs / MADE
+    commits = json.loads(path.read_text())["commits"] if path.exists() else []
+    path.write_text(json.dumps({"commits": list(dict.fromkeys([*commits, commit()]))}) + "\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="what", required=True)
+    running = commands.add_parser("run", help="train what is not done")
+    running.add_argument("--runs", type=Path, required=True, help="folder for the runs of one method")
+    running.add_argument("--config", nargs="+", required=True, help="presets without the task's, then KEY=VALUE")
+    running.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS, metavar="TASK")
+    running.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    running.add_argument("--episodes", type=int, default=100, help="of training (default: 100, so 100,000 env steps)")
+    running.add_argument("--at-once", type=int, default=1, help="runs side by side, each with its share of the cores")
+    running.add_argument(
+        "--retries", type=int, default=2, help="how often a run that fails is tried again (default: 2)"
+    )
+    keeping = commands.add_parser("keep", help="write the score files of runs")
+    keeping.add_argument("--runs", type=Path, required=True)
+    keeping.add_argument("--out", type=Path, required=True)
+    writing = commands.add_parser("table", help="write the page and the figure from score files")
+    writing.add_argument("folder", type=Path)
+    writing.add_argument("--env-steps", type=int, default=100_000)
+    writing.add_argument("--compare", nargs=2, metavar="NAME", help="two methods: the difference over tasks")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.what == "table":
+        try:
+            text = page(options.folder, options.env_steps, options.compare)
+        except ValueError as error:
+            parser.error(str(error))
+        (options.folder / "README.md").write_text(text)
+        (options.folder / "scores.svg").write_bytes(figure(options.folder, options.env_steps))
+        print(text)
+        return 0
+    if options.what == "keep":
+        try:
+            print(*keep(options.runs, options.out), sep="\n")
+        except RunError as error:
+            parser.error(str(error))
+        return 0
+    for name in ("episodes", "at_once"):
+        if getattr(options, name) < 1:
+            parser.error(f"--{name.replace('_', '-')} is {getattr(options, name)}. Accepted: 1 or more.")
+    try:
+        found = wanted(options.config, options.tasks, options.seeds, options.episodes)
+    except presets.ConfigError as error:
+        parser.error(str(error))
+    todo = left(options.runs, found, options.episodes)
+    options.runs.mkdir(parents=True, exist_ok=True)
+    _note(options.runs)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that either signal ends the runs too
+    try:
+        failed = run(*todo, options.at_once, options.retries)
+    except KeyboardInterrupt:
+        print("Stopped; the runs have saved. The same command goes on.")
+        return 75  # as `bayes-planet train`
+    print(f"Failed: {', '.join(failed)}" if failed else "All done.")
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What runs survive, and what more machines bring them."""

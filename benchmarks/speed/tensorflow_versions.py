@@ -1,0 +1,69 @@
+"""TensorFlow's releases side by side: `python -m benchmarks.speed.tensorflow_versions PYTHON [PYTHON ...]`.
+
+Each interpreter runs the preset `laptop`'s update and plan in a process of its own, in turns with this one, so that
+what disturbs the machine disturbs them all. Prints medians and their ratios to this interpreter's.
+"""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+
+from benchmarks.timing import paired_ratio
+
+ROUNDS, REPEATS = 7, {"update": 3, "plan": 5}
+
+
+def serve() -> None:
+    """Answers each line, a name of `REPEATS`, with the seconds of one unit of it."""
+    import tensorflow as tf
+
+    from benchmarks.speed import ours
+    from benchmarks.speed.settings import config_of, make_batch, make_state, sizes_of
+
+    sizes = sizes_of(config_of("laptop"))
+    contestants = {
+        "update": ours.update_contestant("laptop", "bayes_planet", "auto", make_batch(sizes), as_preset=True),
+        "plan": ours.plan_contestant("laptop", "bayes_planet", "auto", make_state(sizes)),
+    }
+    for contestant in contestants.values():
+        contestant.measure(2)
+    print(json.dumps({"python": sys.version.split()[0], "tensorflow": tf.__version__}), flush=True)
+    for line in sys.stdin:
+        name = line.strip()
+        print(contestants[name].measure(REPEATS[name]) / REPEATS[name], flush=True)
+
+
+def main(pythons: list[str]) -> None:
+    """Measures and prints, one line for each interpreter and unit."""
+    processes = [
+        subprocess.Popen(
+            [python, "-m", "benchmarks.speed.tensorflow_versions", "--serve"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for python in pythons
+    ]
+
+    def ask(process: subprocess.Popen, line: str = "") -> str:
+        assert process.stdin is not None and process.stdout is not None
+        if line:
+            print(line, file=process.stdin, flush=True)
+        return process.stdout.readline()
+
+    facts = [json.loads(ask(process)) for process in processes]
+    for name in REPEATS:
+        rounds = np.array([[float(ask(process, name)) for process in processes] for _ in range(ROUNDS)])
+        for index, fact in enumerate(facts):
+            ratio = paired_ratio(list(rounds[:, index]), list(rounds[:, 0]))
+            print(
+                json.dumps({**fact, "unit": name, "median_seconds": float(np.median(rounds[:, index])), "ratio": ratio})
+            )
+    for process in processes:
+        process.communicate()
+
+
+if __name__ == "__main__":
+    serve() if sys.argv[1:] == ["--serve"] else main([sys.executable, *sys.argv[1:]])

@@ -1,0 +1,1 @@
+"""The data of the gallery, from installed packages."""

@@ -19,7 +19,7 @@ import bayes_planet  # noqa: F401  (selects Keras 2)
 from bayes_planet import bayesian_layers as bl
 from examples.gallery.command import Figures, run
 from examples.gallery.data import translation as data
-from examples.gallery.transformer_model import Transformer
+from examples.gallery.models.transformer import Transformer
 
 import tensorflow as tf  # isort: skip
 

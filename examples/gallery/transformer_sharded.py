@@ -20,8 +20,8 @@ import numpy as np
 import bayes_planet  # noqa: F401  (selects Keras 2)
 from bayes_planet import bayesian_layers as bl
 from examples.gallery.command import Figures, run
+from examples.gallery.models.transformer import Block, Transformer
 from examples.gallery.transformer import loss_of
-from examples.gallery.transformer_model import Block, Transformer
 
 import tensorflow as tf  # isort: skip
 

@@ -14,7 +14,7 @@ from examples.gallery.command import run
 from examples.gallery.data import images_and_tables as data
 
 MINE = ["lenet", "regression", "lstm", "vae"]
-LONG = ["deep_gp", "image_transformer"]  # many graphs, whatever the size
+LONG = ["deep_gp", "dynamics", "image_transformer", "resnet50"]  # many graphs, whatever the size
 
 
 def main(name: str):

@@ -1,0 +1,1 @@
+"""The larger models of the gallery."""

@@ -252,6 +252,7 @@ class BayesPlanet(TrainedModel):
         amount = learning.Amount.of(steps_name, steps, episodes)
         watcher = as_one(words.either("callbacks", callbacks, "callback", callback)[1])
         progress_bar = arguments.flag("progress_bar", progress_bar)
+        words.with_track(self.config, track)  # refused before anything is opened
         directory = self._choose_folder(self.logdir)
         with learning.interruption() as interruption, contextlib.ExitStack() as parts:
             watch, goal = learning.Watch(watcher, interruption), None

@@ -23,7 +23,7 @@ from bayes_planet.sweeps.points import Point, points
 from bayes_planet.sweeps.queue import Engine, Job, Watch, run_all
 from bayes_planet.sweeps.state import OUTPUT, Standing, is_done, last_words, record, standing, summary, table
 from bayes_planet.sweeps.work import Main
-from bayes_planet.training.interruption import EXIT_INTERRUPTED, SIGNALS
+from bayes_planet.training.interruption import EXIT_INTERRUPTED, SIGNALS, handled
 
 EXIT_SOME_FAILED = 1
 SHOWN_EVERY = 2.0
@@ -209,13 +209,5 @@ def _interruptible() -> Iterator[None]:
         print(f"{name}: stopping all runs, which save first. Once more to leave at once.", file=sys.stderr)
         raise KeyboardInterrupt(name)
 
-    numbers = (*SIGNALS, signal.SIGHUP)
-    before = [(number, signal.getsignal(number)) for number in numbers]
-    for number, handler in before:
-        if handler is not signal.SIG_IGN:
-            signal.signal(number, stop)
-    try:
+    with handled((*SIGNALS, signal.SIGHUP), stop):
         yield
-    finally:
-        for number, handler in before:
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)

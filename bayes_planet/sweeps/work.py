@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 
 from bayes_planet.sweeps.queue import Job
-from bayes_planet.training.interruption import EXIT_INTERRUPTED
+from bayes_planet.training.interruption import EXIT_INTERRUPTED, handled
 
 Main = Callable[[Sequence[str]], int]
 """`bayes_planet.cli.main`."""
@@ -66,10 +66,5 @@ def _stoppable() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, _interrupt) for number in numbers]
-    try:
+    with handled((signal.SIGINT, signal.SIGTERM), _interrupt):
         yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)

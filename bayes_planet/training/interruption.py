@@ -3,7 +3,7 @@
 import contextlib
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -12,6 +12,25 @@ from typing import Any
 EXIT_INTERRUPTED = 75
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
+
+
+@contextlib.contextmanager
+def handled(numbers: Iterable[int], handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
+    """`handler` takes these signals in the block; those that are ignored stay so."""
+    before = {number: signal.getsignal(number) for number in numbers}
+    for number, previous in before.items():
+        if previous is not signal.SIG_IGN:
+            signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        put_back(before)
+
+
+def put_back(handlers: Mapping[int, Any]) -> None:
+    """The handlers that `signal.getsignal` gave; the default for one that C code installed, which Python cannot set."""
+    for number, handler in handlers.items():
+        signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 class Interruption:
@@ -68,7 +87,5 @@ class Interruption:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for number, handler in self._previous.items():
-            # None: a handler that C code installed, which Python cannot put back
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        put_back(self._previous)
         self._previous.clear()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bayes_planet.training.interruption import EXIT_INTERRUPTED, Interruption
+from bayes_planet.training.interruption import EXIT_INTERRUPTED, Interruption, handled
 
 ROOT = Path(__file__).parents[2]
 WORK = """
@@ -64,6 +64,20 @@ def test_earlier_handlers_come_back():
         assert interruption.requested and interruption.signal_name == "SIGUSR1"
         raise ZeroDivisionError
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)] == before
+
+
+def test_what_was_ignored_stays_so_and_what_was_not_comes_back():
+    seen = []
+    before = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    try:
+        with handled((signal.SIGUSR1, signal.SIGUSR2), lambda number, frame: seen.append(number)):
+            os.kill(os.getpid(), signal.SIGUSR1)
+            os.kill(os.getpid(), signal.SIGUSR2)
+        assert seen == [signal.SIGUSR2]
+        assert signal.getsignal(signal.SIGUSR1) == signal.SIG_IGN
+        assert signal.getsignal(signal.SIGUSR2) == signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_a_report_that_fails_does_not_stop_the_work():

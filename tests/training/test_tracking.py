@@ -186,6 +186,7 @@ def test_learn_sends_what_the_command_sends(tmp_path, monkeypatch):
     model = model_in(tmp_path / "run")
     with pytest.raises(ValueError, match=r"train\.track is 'neptune'\. Accepted: none, wandb, mlflow"):
         model.learn(track="neptune")
+    assert not list((tmp_path / "run" / "episodes").glob("*"))
     client = tracking_of.MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
     for parts, artifacts in (({"episodes": 3}, {"metrics.jsonl"}), ({}, {"report.html", "metrics.jsonl"})):
         model.learn(**parts, track="mlflow")

@@ -6,8 +6,12 @@ Their action repeats are PlaNet's, so an env step is one of ours. Figures are fa
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from bayes_planet.config import presets
+
 TASKS = ("finger_spin", "cartpole_swingup", "reacher_easy", "cheetah_run", "walker_walk", "cup_catch")
 """Names of the presets, in the order of the published tables."""
+PRESET_OF = {presets.load([preset]).env.name: preset for preset in TASKS}
+"""Their presets by the names of the tasks."""
 
 MLR = "table of the MLR authors (Yu et al. 2022), github.com/microsoft/Mask-based-Latent-Reconstruction figs/DMC.png"
 COVR = "Table 4 of COVR (AAAI 2026), whose figures for earlier methods are cited there"

@@ -11,7 +11,8 @@ import numpy as np
 from bayes_planet.report.figures import style
 from bayes_planet.report.reading.statistics import Estimate, estimate, interquartile_mean
 from benchmarks.page import heading, shown
-from benchmarks.returns.published_scores import PUBLISHED, TASKS
+from benchmarks.returns import scores
+from benchmarks.returns.published_scores import PRESET_OF, PUBLISHED, TASKS
 
 METHODS = "methods.json"
 Scores = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -27,7 +28,7 @@ def read(folder: Path) -> dict[str, list[dict[str, Any]]]:
     """
     found: dict[str, list[dict[str, Any]]] = {}
     for path in sorted(folder.glob("*/*.json")):
-        found.setdefault(path.parent.name, []).append(json.loads(path.read_text()))
+        found.setdefault(path.parent.name, []).append(scores.read(path))
     if not found:
         raise ValueError(
             f"{folder} has no score files. Accepted: a folder of folders that `six_tasks keep --out` made."
@@ -40,12 +41,16 @@ def returns_at(run: Mapping[str, Any], env_steps: int) -> np.ndarray | None:
 
     None where there is none: neither an earlier nor a later one stands in for it.
     """
-    last = run.get("last")
-    rows = [*run["evaluations"], *([last] if last else [])]
-    for row in reversed(rows):
+    for row in reversed(_evaluations(run)):
         if row["env_steps"] == env_steps:
             return np.asarray(row["returns"], np.float64)
     return None
+
+
+def _evaluations(run: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """In order, with that of the last agent, which is noted by its returns alone."""
+    last = {"episodes": run["episodes"], "env_steps": run["env_steps"], "returns": run["last_agent"]}
+    return [*run["evaluations"], *([last] if run["last_agent"] else [])]
 
 
 def means(runs: Sequence[Mapping[str, Any]], env_steps: int) -> dict[str, np.ndarray]:
@@ -54,7 +59,7 @@ def means(runs: Sequence[Mapping[str, Any]], env_steps: int) -> dict[str, np.nda
     for run in runs:
         returns = returns_at(run, env_steps)
         if returns is not None:
-            found.setdefault(run["task"], []).append(float(returns.mean()))
+            found.setdefault(PRESET_OF[run["task"]], []).append(float(returns.mean()))
     return {task: np.array(found[task]) for task in TASKS if task in found}
 
 
@@ -152,7 +157,7 @@ def _tried(folder: Path, found: Scores) -> list[str]:
     for method, text in json.loads((folder / METHODS).read_text()).items():
         if method not in found:
             raise ValueError(f"{folder / METHODS} has {method!r}. Accepted: {', '.join(found)}.")
-        commits = dict.fromkeys(commit for run in found[method] for commit in run["commit"])
+        commits = dict.fromkeys(commit for run in found[method] for commit in run["commit"].split(", "))
         lines.append(_line([method, text["new"], str(len(found[method])), ", ".join(commits), text["verdict"]]))
     return lines
 
@@ -162,16 +167,22 @@ def _progress(found: Scores) -> list[str]:
     lines = ["", "## Runs\n", heading(("method", "task", "seed", "episodes", "hours", "last 10 training returns, mean",
                                        "evaluations: mean (lowest to highest) after episodes", "commit"))]  # fmt: skip
     for method, runs in found.items():
-        for run in sorted(runs, key=lambda each: (TASKS.index(each["task"]), each["seed"])):
-            rows = [*run["evaluations"], *([run["last"]] if "last" in run else [])]
+        for run in sorted(runs, key=lambda each: (TASKS.index(PRESET_OF[each["task"]]), each["seed"])):
             texts = [
                 f"{np.mean(row['returns']):.0f} ({min(row['returns']):.0f} to {max(row['returns']):.0f}) "
                 f"after {row['episodes']}"
-                for row in rows
+                for row in _evaluations(run)
             ]
-            late = f"{np.mean(run['training'][-10:]):.0f}" if run["training"] else ""
-            cells = [method, LABELS[run["task"]], str(run["seed"]), str(run["episodes"]), f"{run['hours']:.1f}", late]
-            lines.append(_line([*cells, "; ".join(texts), ", ".join(run["commit"])]))
+            late = f"{np.mean(run['training_returns'][-10:]):.0f}" if run["training_returns"] else ""
+            cells = [
+                method,
+                LABELS[PRESET_OF[run["task"]]],
+                str(run["seed"]),
+                str(run["episodes"]),
+                f"{run['hours']:.1f}",
+                late,
+            ]
+            lines.append(_line([*cells, "; ".join(texts), run["commit"]]))
     return lines
 
 
@@ -183,7 +194,7 @@ def figure(folder: Path, env_steps: int) -> bytes:
         for task, ax in zip(TASKS, axes.ravel(), strict=True):
             for number, (method, runs) in enumerate(found.items()):
                 colour = style.COLOURS[number % len(style.COLOURS)]
-                steps, curves = _curves([run for run in runs if run["task"] == task])
+                steps, curves = _curves([run for run in runs if PRESET_OF[run["task"]] == task])
                 if len(steps):
                     ax.plot(steps, curves.mean(0), "o-", color=colour, label=method, markersize=3)
                     ax.fill_between(steps, curves.min(0), curves.max(0), color=colour, alpha=0.2, linewidth=0)

@@ -39,8 +39,13 @@ COLUMNS = (
 )
 
 
-def score_of(run: Run, command: str = "", machine: str = "", commit: str = "") -> dict[str, Any]:
-    """The score file of a run as plain JSON; `command` and `machine` stand in where the run has noted none."""
+def score_of(
+    run: Run, command: str = "", machine: str = "", commit: str = "", last: Sequence[float] = ()
+) -> dict[str, Any]:
+    """The score file of a run as plain JSON; `command` and `machine` stand in where the run has noted none.
+
+    `last` are returns of fresh episodes of the last agent.
+    """
     starts = read_starts(run.path)
     defaults = presets.flatten(Config())
     kl = dict(zip(*run.series("weight_kl/total", "episodes"), strict=True))
@@ -69,6 +74,7 @@ def score_of(run: Run, command: str = "", machine: str = "", commit: str = "") -
             }
             for each in run.evaluations
         ],
+        "last_agent": [round(float(value), 2) for value in last],
         "weight_kl": [round(float(value)) for value in (*list(kl.values())[:1], *list(kl.values())[-1:])],
     }
 

@@ -15,7 +15,6 @@ tried goes into methods.json beside them, {NAME: {"new": ..., "verdict": ...}}, 
 
 import argparse
 import json
-import re
 import signal
 import subprocess
 import sys
@@ -24,14 +23,14 @@ from pathlib import Path
 from typing import Any
 
 from bayes_planet.config import presets
-from bayes_planet.report.reading.runs import Run, RunError, read_runs
-from bayes_planet.report.reading.starts import machine_text, read_starts
+from bayes_planet.report.reading.runs import RunError, read_runs
 from bayes_planet.sweeps.command import job
 from bayes_planet.sweeps.local import Local
 from bayes_planet.sweeps.points import Point, points
 from bayes_planet.sweeps.queue import Job, Watch, run_all
-from benchmarks.returns.published_scores import TASKS
+from benchmarks.returns.published_scores import PRESET_OF, TASKS
 from benchmarks.returns.score_table import figure, page
+from benchmarks.returns.scores import score_of, write
 
 FINAL = "final.json"
 FINAL_EPISODES = 30
@@ -105,66 +104,31 @@ def commit() -> str:
     return done.stdout.strip()
 
 
-def scores(folder: Path) -> dict[str, Any]:
-    """What is kept of a run, ready for JSON.
+def kept(folder: Path) -> tuple[str, dict[str, Any]]:
+    """The name of a run's score file, and what it holds.
 
     Raises:
-      RunError: the folder is no run.
+      RunError: the folder is no run, or not of one of the tasks.
     """
     (run,) = read_runs([folder])
-    starts = read_starts(folder)
-    evaluations = [
-        {"episodes": each.episodes, "env_steps": _whole(each.env_steps), "returns": _rounded(each.returns)}
-        for each in run.evaluations
-    ]
-    last = {}
+    if run.task not in PRESET_OF:
+        raise RunError(f"{folder} is a run of {run.task}. Accepted: the tasks of the presets {', '.join(TASKS)}.")
+    last: list[float] = []
     if (folder / FINAL).exists():
         final = json.loads((folder / FINAL).read_text())
-        if final["updates"] == run.counter("updates"):
-            counters = {name: _whole(run.counter(name)) for name in ("episodes", "env_steps")}
-            last = {"last": {**counters, "returns": _rounded(final["returns"])}}
+        last = final["returns"] if final["updates"] == run.counter("updates") else []
     note = folder.parent / MADE
-    return {
-        "task": _task(run),
-        "seed": run.seed,
-        "episodes": _whole(run.counter("episodes")),
-        "hours": round(run.counter("time") / 3600, 2),
-        "evaluations": evaluations,
-        **last,
-        "training": _rounded(run.series("train/return", "episodes")[1]),
-        "command": list(dict.fromkeys(each["command"] for each in starts)),
-        "commit": json.loads(note.read_text())["commits"] if note.exists() else [],
-        "machine": list(dict.fromkeys(machine_text(each["machine"]) for each in starts)),
-        "versions": starts[-1].get("versions", {}) if starts else {},
-    }
-
-
-def _task(run: Run) -> str:
-    """The preset of the run's task."""
-    for task in TASKS:
-        if presets.load([task]).env.name == run.task:
-            return task
-    raise RunError(f"{run.path} is a run of {run.task}. Accepted: the tasks of the presets {', '.join(TASKS)}.")
-
-
-def _rounded(returns: Any) -> list[float]:
-    return [round(float(value), 1) for value in returns]
-
-
-def _whole(number: float) -> int:
-    return round(number)
+    commits = json.loads(note.read_text())["commits"] if note.exists() else []
+    return f"{PRESET_OF[run.task]}_seed{run.seed}.json", score_of(run, commit=", ".join(commits), last=last)
 
 
 def keep(runs: Path, out: Path) -> list[Path]:
     """Writes OUT/TASK_seedN.json for each run in the folder, the unfinished ones too, and returns their paths."""
-    out.mkdir(parents=True, exist_ok=True)
     written = []
     for folder in sorted(path.parent for path in runs.glob("*/metrics.jsonl")):
-        found = scores(folder)
-        path = out / f"{found['task']}_seed{found['seed']}.json"
-        text = json.dumps(found, indent=1)
-        path.write_text(re.sub(r"\[[^][{}\"]*\]", lambda numbers: " ".join(numbers[0].split()), text) + "\n")
-        written.append(path)
+        name, score = kept(folder)
+        write(score, out / name)
+        written.append(out / name)
     return written
 
 

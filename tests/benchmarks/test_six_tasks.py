@@ -10,7 +10,8 @@ import pytest
 
 from bayes_planet.config import presets
 from benchmarks.returns import score_table
-from benchmarks.returns.published_scores import PUBLISHED, TASKS
+from benchmarks.returns.published_scores import PRESET_OF, PUBLISHED, TASKS
+from benchmarks.returns.scores import FORMAT
 from benchmarks.returns.six_tasks import FINAL, keep, left, main, wanted
 
 BUDGET = 4000
@@ -19,14 +20,15 @@ RESULTS = Path(__file__).parents[2] / "results"
 
 def made_up(task: str, seed: int, returns: list[float], env_steps: int = BUDGET) -> dict:
     row = {"episodes": env_steps // 1000, "env_steps": env_steps, "returns": returns}
-    return {"task": task, "seed": seed, "evaluations": [row], "episodes": row["episodes"], "hours": 0.5,
-            "training": returns, "commit": ["abc"]}  # fmt: skip
+    return {"format": FORMAT, "task": presets.load([task]).env.name, "seed": seed, "evaluations": [row], "hours": 0.5,
+            "episodes": row["episodes"], "env_steps": env_steps, "training_returns": returns, "last_agent": [],
+            "commit": "abc"}  # fmt: skip
 
 
 def write(folder, method: str, runs: list[dict]) -> None:
     (folder / method).mkdir(parents=True)
     for run in runs:
-        (folder / method / f"{run['task']}_seed{run['seed']}.json").write_text(json.dumps(run))
+        (folder / method / f"{PRESET_OF[run['task']]}_seed{run['seed']}.json").write_text(json.dumps(run))
 
 
 def test_published_rows_have_the_means_that_their_authors_print():
@@ -76,7 +78,7 @@ def test_a_run_counts_at_its_budget_and_with_its_last_episodes():
     run = made_up("cheetah_run", 0, [100.0, 200.0])
     assert score_table.returns_at(run, 3000) is None and score_table.returns_at(run, 5000) is None
     np.testing.assert_array_equal(score_table.returns_at(run, BUDGET), [100.0, 200.0])
-    run["last"] = {"episodes": 4, "env_steps": BUDGET, "returns": [300.0]}
+    run["last_agent"] = [300.0]
     np.testing.assert_array_equal(score_table.returns_at(run, BUDGET), [300.0])
 
 
@@ -157,11 +159,12 @@ def test_a_finished_run_is_not_begun_again_and_its_scores_are_kept(tmp_path):
     (path,) = keep(runs, tmp_path / "results" / "laptop")
     kept = json.loads(path.read_text())
     assert path.name == "reacher_easy_seed2.json"
-    assert kept["evaluations"] == [{"episodes": 6, "env_steps": 6000, "returns": [1.0, 7.0]}]
-    assert kept["last"] == {"episodes": 6, "env_steps": 6000, "returns": [5.0] * 30}
-    assert (kept["task"], kept["seed"], kept["hours"]) == ("reacher_easy", 2, 0.5)
-    assert kept["command"] == [command] and kept["machine"][0].startswith("a processor")
-    np.testing.assert_array_equal(score_table.returns_at(kept, 6000), [5.0] * 30)
+    (row,) = kept["evaluations"]
+    assert (row["episodes"], row["env_steps"], row["returns"]) == (6, 6000, [1.0, 7.0])
+    assert kept["last_agent"] == [5.04] * 30
+    assert (kept["task"], kept["seed"], kept["hours"]) == ("dm_control/reacher-easy", 2, 0.5)
+    assert kept["command"] == command and kept["machine"].startswith("a processor")
+    np.testing.assert_array_equal(score_table.returns_at(kept, 6000), [5.04] * 30)
 
 
 @pytest.mark.parametrize("folder", ["recipe"])

@@ -2,8 +2,7 @@
 
 TensorFlow 2.19 to 2.21 load their libraries so that their copy of LLVM is taken by Mesa too, which then crashes the
 process at the first image that it draws (tensorflow issues 109933 and 124205). tf-keras 2.18.0 asks Python 3.12 and
-later for a random integer up to a float, which those refuse. tf-keras from 2.19 writes into a saved model that its
-inputs are not optional, which 2.18 does not know.
+later for a random integer up to a float, which those refuse. Later ones save layers with words that 2.18 does not know.
 """
 
 import contextlib
@@ -63,21 +62,30 @@ def mend_seeds(backend: types.ModuleType) -> None:
     backend.RandomGenerator._create_seed = create_seed
 
 
-def mend_inputs(inputs: types.ModuleType) -> None:
-    """Lets a tf-keras without optional inputs read a model whose inputs are said not to be optional."""
-    layer = inputs.InputLayer
-    if "optional" in inspect.signature(layer.__init__).parameters:
+NEW_WORDS = {
+    "tf_keras.src.engine.input_layer": ("InputLayer", "optional"),
+    "tf_keras.src.layers.attention.multi_head_attention": ("MultiHeadAttention", "softmax_robust_masking"),
+}
+"""By tf-keras's module: a layer, and what it has been saved with since 2.19 and cannot be made with before; False says
+that it is as before."""
+
+
+def mend_reading(module: types.ModuleType) -> None:
+    """Lets a tf-keras read layers that a later one saved and that have nothing of what is new in it."""
+    name, word = NEW_WORDS[module.__name__]
+    layer = getattr(module, name)
+    if word in inspect.signature(layer.__init__).parameters:
         return
     from_config = layer.from_config.__func__
 
     def read(cls, config):  # type: ignore[no-untyped-def]
-        known = {name: value for name, value in config.items() if name != "optional" or value}
+        known = {key: value for key, value in config.items() if key != word or value}
         return from_config(cls, known)
 
     layer.from_config = classmethod(read)
 
 
-MENDED = {"tf_keras.src.backend": mend_seeds, "tf_keras.src.engine.input_layer": mend_inputs}
+MENDED = {"tf_keras.src.backend": mend_seeds} | dict.fromkeys(NEW_WORDS, mend_reading)
 """tf-keras's modules that are mended, and by what."""
 
 

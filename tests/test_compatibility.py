@@ -1,6 +1,5 @@
 """What is done for single releases of TensorFlow and tf-keras while they are imported."""
 
-import inspect
 import os
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from bayes_planet import compatibility
+from bayes_planet import bayesian_layers, compatibility
 
 ROOT = Path(__file__).parents[1]
 
@@ -44,21 +43,23 @@ def test_a_tf_keras_that_needs_nothing_is_left_as_it_is(tmp_path):
     assert backend.RandomGenerator._create_seed == "as it was"
 
 
-def test_an_input_of_a_later_release_is_read():
-    """tf-keras from 2.19 writes `optional` into every saved functional model."""
-    written = {"batch_input_shape": [None, 4], "dtype": "float32", "name": "x", "optional": False}
-    layer = tf.keras.layers.InputLayer.from_config(written)
-    assert layer.input_shape == [(None, 4)] and layer.name == "x" and written["optional"] is False
+def test_layers_that_a_later_release_saved_are_read():
+    """tf-keras from 2.19 writes `optional` into every functional model, and `softmax_robust_masking` into attention."""
+    attention, word = {"num_heads": 2, "key_dim": 3}, "softmax_robust_masking"
+    for layer, new in (
+        (tf.keras.layers.InputLayer([4], name="x"), "optional"),
+        (tf.keras.layers.MultiHeadAttention(**attention, name="x"), word),
+        (bayesian_layers.MultiHeadAttentionFlipout(**attention, name="x"), word),
+    ):
+        config = layer.get_config() | {new: False}
+        assert type(layer).from_config(dict(config)).get_config().items() >= layer.get_config().items()
+        if new not in layer.get_config():
+            with pytest.raises(TypeError, match=new):
+                type(layer).from_config({**config, new: True})
     model = tf.keras.Sequential([tf.keras.layers.InputLayer(input_shape=[4]), tf.keras.layers.Dense(2)])
     config = model.get_config()
     config["layers"][0]["config"]["optional"] = False
     assert tf.keras.Sequential.from_config(config).output_shape == (None, 2)
-
-
-@pytest.mark.skipif("optional" in inspect.signature(tf.keras.layers.InputLayer).parameters, reason="it knows them")
-def test_an_input_that_may_be_left_out_is_refused_where_it_is_unknown():
-    with pytest.raises(TypeError, match="optional"):
-        tf.keras.layers.InputLayer.from_config({"batch_input_shape": [None, 4], "optional": True})
 
 
 def test_flags_are_as_before_once_tensorflow_is_there():
@@ -115,7 +116,7 @@ def test_tensorflow_before_the_package_is_an_error_where_it_would_crash():
     """Where it is another TensorFlow or a GPU draws, it draws."""
     program = (
         "import os; os.environ['TF_USE_LEGACY_KERAS'] = '1'; import tensorflow as tf; import gymnasium, bayes_planet.envs;"
-        "from bayes_planet import compatibility; from bayes_planet.envs import rendering;"
+        "from bayes_planet import bayesian_layers, compatibility; from bayes_planet.envs import rendering;"
         "print(compatibility.shares_symbols() and rendering.find_backend().software, flush=True);" + DRAW
     )
     ended = python(program)

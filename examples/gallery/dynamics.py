@@ -95,7 +95,7 @@ def draw(path: Path, returns: dict, figures: Figures, chance: float) -> None:
             np.arange(len(measures)) + 0.16 * (index - 2), [figures[kind][name] for name in measures], 0.15, label=kind
         )
     right.set_xticks(range(len(measures)), [name.removesuffix(": nll") for name in measures], fontsize=8)
-    right.set(title="Negative log-likelihood of a number, nats (lower is better)")
+    right.set(title="Held-out NLL of a number, nats")
     figure.savefig(path, dpi=90)
 
 

@@ -1,7 +1,7 @@
 """What breaks a run, and what does not: kills, lost workers, signals, full disks, damaged files, odd command lines.
 
     python -m benchmarks.runs.faults --quick            # some minutes
-    python -m benchmarks.runs.faults                    # about an hour
+    python -m benchmarks.runs.faults                    # half an hour
     python -m benchmarks.runs.faults --only disks files
 
 A tiny run is trained undisturbed; then the same run is disturbed at random moments and must become the same, row for

@@ -59,11 +59,11 @@ def main(seed: int = 0, full: bool = False, tiny: bool = False, picture: Path | 
     twin = resnet((8, 8, 1), 10, **SMALL, **PLAIN)
     losses = fit(twin, digits.x, digits.y, half, 3e-3)
     classes = {keras.Dense: bl.DenseFlipout, keras.Conv2D: bl.Conv2DFlipout}
-    converted = bl.to_bayesian(twin, delta=0.3, prior_stddev=0.1, classes=classes)
+    converted = bl.to_bayesian(twin, delta=0.05, prior_stddev=1.0, classes=classes)
     bl.scale_kl(converted, digits.x, scale=0.1)  # cold posteriors, for 600 images
     fit(converted, digits.x, digits.y, half, 3e-3)
     fit(twin, digits.x, digits.y, half, 3e-3)
-    bayesian = resnet((8, 8, 1), 10, **SMALL, **flipout(0.03))
+    bayesian = resnet((8, 8, 1), 10, **SMALL, **flipout(0.01))
     bl.scale_kl(bayesian, digits.x, scale=0.1)
     fit(bayesian, digits.x, digits.y, 2 * half, 3e-3)
 

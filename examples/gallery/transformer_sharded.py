@@ -51,17 +51,23 @@ def steps(model: Transformer, seed: int, count: int, optimizer, place) -> list[f
     batch = [place(random.integers(3, 512, [16, 32]).astype(np.int32)) for _ in range(2)]
 
     @tf.function
-    def step(english, german, seed):
+    def gradients(english, german, seed):
         with tf.GradientTape() as tape:
             with bl.use_weights(bl.sample_weights(model, seed)):
                 loss = loss_of(model, english, german)
             loss += tf.add_n(model.losses) * 1e-6
-        optimizer.apply_gradients(
-            zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables, strict=True)
-        )
-        return loss
+        return loss, tape.gradient(loss, model.trainable_variables)
 
-    return [float(step(*batch, place(np.array([seed, index], np.int32)))) for index in range(count)]
+    @tf.function  # of its own, see bl.sharded
+    def apply(gradients):
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+
+    losses = []
+    for index in range(count):
+        loss, found = gradients(*batch, place(np.array([seed, index], np.int32)))
+        apply(found)
+        losses.append(float(loss))
+    return losses
 
 
 def weights_of(size: int, heads: int, key_dim: int, hidden: int, vocabulary: int, blocks: int) -> dict[str, int]:

@@ -30,6 +30,10 @@ def sharded(mesh: Any, rules: Mapping[str, Sequence[str | None]], same_draws: bo
     Build layers by `layer.build(shape)`. Draw and train in a tf.function that is traced inside the scope. Every draw
     needs a seed, for DTensor has no stateful random numbers: a call without one is an error that says so.
 
+    Take gradients in one tf.function and apply them in another. In a large one DTensor does not keep the order of
+    writing a variable and reading it, on two devices or more: an optimizer then uses the slots of the step before, and
+    the first step does nothing (seen with TensorFlow 2.18, not with one device).
+
     Args:
         mesh: a `tf.experimental.dtensor.Mesh`.
         rules: {regular expression: for each axis of the variable the mesh axis it is split along, or None}. It is

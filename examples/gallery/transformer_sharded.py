@@ -1,4 +1,4 @@
-"""The Bayesian Transformer in parts: on 1 to 8 devices, and one of five billion parameters.
+"""The Bayesian Transformer in parts: on 1 to 8 devices, and one of 4.5 billion parameters.
 
 Heads of attention and hidden units of the feed-forward layers are split over the devices of a mesh, as in Mesh-
 TensorFlow; all else is whole on each. The devices are virtual ones of the processor, so this shows that the numbers are

@@ -56,7 +56,7 @@ class Interruption:
         self.requested = False
         self.signal_name: str | None = None
         self._report = report
-        self._previous: dict[signal.Signals, Any] = {}
+        self._previous: dict[int, Any] = {}
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         name = signal.Signals(number).name

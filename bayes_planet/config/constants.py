@@ -51,7 +51,7 @@ def is_former(key: str, value: Any) -> bool:
     if key not in FORMER:
         return False
     accepted = [FIXED[key]] if key in FIXED else [1, 2]
-    if isinstance(value, list | dict) or value not in accepted:
+    if value not in accepted:
         raise ValueError(
             f"{key} is {value!r}. It was a setting before version 0.2. Accepted: {_yaml(FORMER[key])}, or leave it out."
         )

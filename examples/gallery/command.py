@@ -7,7 +7,10 @@ rows are contestants such as 'twin' and 'bayesian', or 'training' for the first 
 
 import argparse
 import inspect
+import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,6 +33,15 @@ def run(main: Callable[..., Figures], about: str | None, arguments: Sequence[str
     show(figures)
     print(f"{time.perf_counter() - start:.0f} s; the picture is {options.picture}")
     return figures
+
+
+def apart(module: str, *arguments: object) -> dict:
+    """What `python -m MODULE --worker ARGUMENTS` prints last, as JSON: for devices or memory of its own."""
+    command = [sys.executable, "-m", module, "--worker", *map(str, arguments)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ended.returncode:
+        raise RuntimeError(f"{' '.join(command[1:])} failed: {ended.stderr[-2000:]}")
+    return json.loads(ended.stdout.strip().splitlines()[-1])
 
 
 def show(figures: Figures) -> None:

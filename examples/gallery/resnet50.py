@@ -11,7 +11,6 @@ Tran et al. 2018, "Bayesian Layers", Figure 12; He et al. 2016, "Deep Residual L
 """
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -19,7 +18,7 @@ import numpy as np
 
 import bayes_planet  # noqa: F401  (selects Keras 2)
 from bayes_planet import bayesian_layers as bl
-from examples.gallery.command import Figures, run
+from examples.gallery.command import Figures, apart, run
 from examples.gallery.data import images_and_tables as data
 from examples.gallery.models.resnet import PLAIN, SMALL, flipout, large, resnet
 
@@ -40,19 +39,7 @@ def main(seed: int = 0, full: bool = False, tiny: bool = False, picture: Path | 
     train, half, samples = (64, 1, 2) if tiny else (600, 60 if full else 20, 30)
     figures: Figures = {}
     for kind in ("twin", "bayesian"):
-        command = [
-            sys.executable,
-            "-m",
-            "examples.gallery.resnet50",
-            "--worker",
-            kind,
-            "32" if tiny else "224",
-            str(seed),
-        ]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False)
-        if ended.returncode:
-            raise RuntimeError(f"The process of the {kind} failed: {ended.stderr[-2000:]}")
-        figures[kind] = json.loads(ended.stdout.strip().splitlines()[-1])
+        figures[kind] = apart(NAME, kind, 32 if tiny else 224, seed)
 
     digits = data.load_small_digits(train, 64 if tiny else 1797 - train, seed)
     tf.keras.utils.set_random_seed(seed)

@@ -11,7 +11,6 @@ Tran et al. 2018, "Bayesian Layers", section 3.1 and Figure 10; Shazeer et al. 2
 """
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -19,7 +18,7 @@ import numpy as np
 
 import bayes_planet  # noqa: F401  (selects Keras 2)
 from bayes_planet import bayesian_layers as bl
-from examples.gallery.command import Figures, run
+from examples.gallery.command import Figures, apart, run
 from examples.gallery.models.transformer import Block, Transformer
 from examples.gallery.transformer import loss_of
 
@@ -115,11 +114,7 @@ def main(seed: int = 0, full: bool = False, tiny: bool = False, picture: Path | 
     figures: Figures = {"no mesh": {"first loss": expected[0], "fifth loss": expected[-1], "MB a device": whole}}
     for count in counts:
         block = "" if count < counts[-1] else "small" if tiny else "whole"
-        command = [sys.executable, "-m", NAME, "--worker", str(count), str(seed), block]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False)
-        if ended.returncode:
-            raise RuntimeError(f"The process of {count} devices failed: {ended.stderr[-2000:]}")
-        found = json.loads(ended.stdout.strip().splitlines()[-1])
+        found = apart(NAME, count, seed, block)
         row = figures[f"{count} device{'s' if count > 1 else ''}"] = {
             "first loss": found["losses"][0],
             "fifth loss": found["losses"][-1],

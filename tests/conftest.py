@@ -48,6 +48,20 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log):
+    """With `-n`: see `processes`."""
+    from tests import processes
+
+    return processes.FreshProcesses(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node, error) -> None:
+    """A process whose tests are done ends now, not with the last one."""
+    node.gateway.exit()
+
+
 @pytest.fixture(scope="session")
 def run(tmp_path_factory) -> tuple[Path, subprocess.CompletedProcess]:
     """The folder of one tiny trained run and the process that trained it, for all tests that only read it."""

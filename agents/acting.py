@@ -20,7 +20,7 @@ class PredictState(NamedTuple):
     """What the agent remembers of B environments between two decisions, NumPy arrays. Hand it back as it is.
 
     The latent state (mean, stddev, sample float32 [B, Z], belief [B, H]), the executed action float32 [B, A], with
-    `planner.warm_start` the last plan, and int64 [2]: which stream of random numbers, and the decisions so far.
+    `planner.method=icem` the last plan, and int64 [2]: which stream of random numbers, and the decisions so far.
     """
 
     mean: np.ndarray

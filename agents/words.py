@@ -17,7 +17,7 @@ DEVICE_WORDS = {"cuda": "gpu"}
 _OWN_ENVIRONMENT = "Evaluations have environments of their own, equal to the model's."
 MODEL = {
     "policy": "There is one kind of policy, a planner in a world model: leave it out.",
-    "policy_kwargs": "Sizes of networks are settings under `model`: overrides={'model.hidden_units': 400}.",
+    "policy_kwargs": "Sizes of networks are settings under `model`: overrides={'model.belief_units': 400}.",
     "tensorboard_log": "The run's folder is logdir; tensorboard/ lies in it.",
     "learning_starts": "Random actions come first for so many episodes: overrides={'train.seed_episodes': 5}.",
     "buffer_size": "The replay keeps every episode, in the run's folder: leave it out.",

@@ -80,11 +80,11 @@ def test_settings_have_the_types_they_are_declared_with():
     overrides = {
         "seed": np.uint8(4),
         "env.camera": np.int64(1),
-        "train.clip_norm": np.float32(2),
+        "train.clip_ratio": np.float32(2),
         "env.workers": np.int8(2),
     }
     config = presets.load([overrides, {"model.bayesian.layers": np.array(["gru"])}])
-    assert (config.seed, config.env.camera, config.train.clip_norm, config.model.bayesian.layers) == (
+    assert (config.seed, config.env.camera, config.train.clip_ratio, config.model.bayesian.layers) == (
         4,
         "1",
         2.0,

@@ -194,18 +194,16 @@ def test_a_wrong_override_names_itself_and_what_is_accepted(item, said):
     [
         ("train.batch_size=-1", ["train.batch_size is -1", "1 or more"]),
         ("model.bayesian.layers=[prior_inputs]", ["Did you mean 'prior_input'"]),
-        ("planner.noise_per_draw=true", ["planner.noise_per_draw is True", "planner.weights=average, not mean"]),
+        ("planner.noise_per_draw=true", ["planner.noise_per_draw is True", "Accepted: false, or leave it out"]),
         ("planner.elites=2000", ["planner.elites is 2000", "at most planner.candidates"]),
         ("train.learning_rate=nan", ["train.learning_rate is nan"]),
         ("model.activation=rellu", ["model.activation is 'rellu'", "gelu", "Did you mean 'relu'"]),
-        ("planner.candidates=4 planner.elites=4 planner.elites_kept=0.9", ["planner.elites_kept is 0.9", "less than"]),
-        ("planner.elites=4 planner.elites_kept=0.1", ["planner.elites_kept is 0.1", "one or more of them"]),
-        ("env.observations=state model.vector_layers=0", ["model.vector_layers is 0", "1 or more layers"]),
-        ("env.observations=both model.vector_layers=0", ["model.vector_layers is 0", "1 or more layers"]),
+        ("planner.warm_start=true", ["planner.warm_start is True", "planner.method in place", "noise_exponent 1.0"]),
+        ("planner.elites_kept=0", ["planner.elites_kept is 0", "planner.method in place"]),
         ("model.image_bits=6", ["model.image_bits is 6", "Accepted: 5, or leave it out", "before version 0.2"]),
         ("model.normalise_states=false", ["model.normalise_states is False", "Accepted: true, or leave it out"]),
         ("env.image_size=[64]", ["env.image_size is [64]", "Accepted: 64, or leave it out"]),
-        ("train.clip_norm=1e400", ["train.clip_norm is inf", "a finite number"]),
+        ("train.learning_rate=1e400", ["train.learning_rate is inf", "a finite number"]),
         ("env.timeout_seconds=nan", ["env.timeout_seconds is nan", "a positive number"]),
         ("env.timeout_seconds=-inf", ["env.timeout_seconds is -inf", "a positive number"]),
     ],
@@ -443,13 +441,37 @@ def test_a_config_of_an_earlier_version_is_read_where_it_gives_what_are_constant
     assert not set(constants.FORMER) & set(DEFAULTS)
 
 
+@pytest.mark.parametrize("method", ["cem", "icem"])
+def test_searches_and_units_of_an_earlier_version_are_read_where_a_method_and_one_number_say_the_same(method, tmp_path):
+    """A whole `config.yaml` gives them all; a part of a search says nothing of the rest."""
+    search = {f"planner.{name}": value for name, value in constants.SEARCHES[method].items()}
+    units = {"model.belief_units": 64, "model.hidden_units": 64, "model.vector_units": 64}
+    read = presets.load([search | units | {"planner.method": "cem"}])
+    assert (read.planner.method, read.model.belief_units) == (method, 64)
+    assert {f"planner.{name}": getattr(read.planner, name) for name in constants.SEARCHES[method]} == search | {
+        "planner.elites_kept": round(search["planner.elites_kept"] * read.planner.elites)
+    }
+    assert presets.load([search, {"env.observations": "pixels", "model.vector_units": 3}]).planner.method == method
+    policy = {"model.value": True, "model.policy": True, "planner.method": "policy"}
+    assert presets.load([search | policy]).planner.method == "policy"
+    for wrong, said in (
+        (dict([*search.items()][:3]), "planner.warm_start is"),
+        ({"model.hidden_units": 64}, "what model.belief_units is beside it, or"),
+        (units | {"model.vector_units": 65}, "model.vector_units is 65.*beside it, 64"),
+    ):
+        with pytest.raises(presets.ConfigError, match=said):
+            presets.load([wrong])
+
+
 def test_former_settings_are_the_constants_of_the_code():
     from bayes_planet.replay import Shares
     from bayes_planet.training import trainer
     from bayes_planet.world_model import rssm, world_model
+    from bayes_planet.world_model.networks.encoders import VectorEncoder
 
     used = {
         "model.min_stddev": rssm.MIN_STDDEV,
+        "model.vector_layers": len(VectorEncoder().layers),
         "loss.continuation_scale": world_model.CONTINUATION_SCALE,
         "replay.recent_episodes": Shares().recent_episodes,
         "train.checkpoints_kept": trainer.CHECKPOINTS_KEPT,

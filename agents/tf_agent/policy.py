@@ -25,7 +25,7 @@ class BayesPlanetPolicy(tf_policy.TFPolicy):
 
     The policy state is a dict, zero before the first step: the latent state ('mean', 'stddev', 'sample' float32
     [B, Z], 'belief' float32 [B, H]), the executed 'action' float32 [B, A], 'step' int32 [B], the decisions made in
-    the episode, and with `planner.warm_start` the last plan ('plan_mean', 'plan_elites'). It is forgotten where
+    the episode, and with `planner.method=icem` the last plan ('plan_mean', 'plan_elites'). It is forgotten where
     `time_step.is_first()`. Begin with `get_initial_state(B)`.
 
     With a batch size known when tracing, the environments are planned for together. Without (a PolicySaver made

@@ -21,8 +21,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from bayes_planet import arguments
-from bayes_planet.config import Config
-from bayes_planet.config.constants import is_former
+from bayes_planet.config import Config, constants
 from bayes_planet.files.plain import read_plain
 from bayes_planet.files.writing import write_atomically
 from bayes_planet.files.yaml_text import MOST_BYTES, check_yaml
@@ -237,7 +236,10 @@ def _parse_override(item: str) -> dict[str, Any]:
 def _merge(merged: Any, settings: Mapping[str, Any], source: str) -> Any:
     """Settings laid over those so far."""
     known = _types(Config)
-    settings = _without_former(settings, source)
+    try:
+        settings = constants.modern(settings)
+    except ValueError as error:
+        raise ConfigError(f"In {source}: {error}") from error
     leaves = _leaves(settings, known)
     for key, value in leaves:
         if _is_too_large(value, LONGEST_FLOAT if "float" in str(known.get(key)) else LARGEST_NUMBER):
@@ -257,22 +259,6 @@ def _merge(merged: Any, settings: Mapping[str, Any], source: str) -> Any:
                 expected = _describe(known[key])
                 raise ConfigError(f"In {source}: {key} is {value!r}. Accepted: {expected}.") from error
         raise ConfigError(f"In {source}: {error}") from error
-
-
-def _without_former(settings: Mapping[str, Any], source: str, prefix: str = "") -> dict[str, Any]:
-    """Settings without those that earlier versions had."""
-    left = {}
-    for name, value in settings.items():
-        if isinstance(value, dict):
-            left[name] = _without_former(value, source, f"{prefix}{name}.")
-            continue
-        try:
-            former = is_former(f"{prefix}{name}", value)
-        except ValueError as error:
-            raise ConfigError(f"In {source}: {error}") from error
-        if not former:
-            left[name] = value
-    return left
 
 
 def _is_too_large(value: Any, largest: int) -> bool:

@@ -9,6 +9,7 @@ import dataclasses
 import re
 from typing import Any
 
+from bayes_planet.config.constants import SEARCHES
 from bayes_planet.config.setting import Rule, Settings, above_zero, at_least, one_of, require, setting, within
 
 # Keras' by name, and rms_silu (`world_model.activations`); others need a model of one's own.
@@ -59,20 +60,17 @@ def _is_factory(value: str) -> bool:
 class ModelConfig(Settings):
     GROUP = "model"
 
-    belief_units: int = setting(200, "units of the deterministic state (GRU)", at_least(1), "PlaNet, App. A")
+    belief_units: int = setting(200, "units of the deterministic state (GRU), of the transition's hidden layers, and of those of the encoder and decoder of state observations", at_least(1), "PlaNet, App. A")
     stochastic_units: int = setting(30, "units of the stochastic state", at_least(1), "PlaNet, App. A")
-    hidden_units: int = setting(200, "units of the transition's hidden layers", at_least(1), "PlaNet, App. A")
     activation: str = setting("relu", "activation of every hidden layer; rms_silu: the layer's outputs are divided by their root mean square, then SiLU (ReLU where a convolution has many positions)", one_of(*ACTIVATIONS), "PlaNet, App. A; rms_silu: DreamerV3 (Hafner et al. 2023)")
     convolution_depth: int = setting(32, "channels of the first encoder convolution; the others scale with it", at_least(1), "PlaNet, App. A")
-    vector_layers: int = setting(2, "hidden layers of the encoder and decoder of state observations", at_least(0, "layers"))
-    vector_units: int = setting(200, "their units", at_least(1))
     reward_layers: int = setting(3, "hidden layers of the reward head", at_least(0, "layers"), "google-research/planet")
     reward_units: int = setting(300, "their units", at_least(1), "google-research/planet")
     continuation: bool = setting(False, "a head, with the layers of the reward head, predicts whether the episode goes on; the planner counts rewards after a predicted end for less", source="DreamerV2, Sec. 2")
     value: bool = setting(False, "a head, with the layers of the reward head, predicts the return after a state, discounted by loss.value_discount; the planner may add it to its plans (planner.value_scale)", source="POLO (Lowrey et al. 2019)")
     policy: bool = setting(False, "with model.value, an actor network, with the layers of the reward head, acts at once; it learns in imagination to maximise the return that the model predicts, and the value is that of the actor; the planner tries what it would do (planner.policy_candidates), or does it (planner.method=policy)", source="Dreamer (Hafner et al. 2020); TD-MPC (Hansen et al. 2022)")
     value_heads: int = setting(1, "with model.value, so many such heads, each learning from returns of its own; the value is their mean minus their stddev, against imagination that overrates", at_least(1), "after REDQ (Chen et al. 2021)")
-    learnt_scales: bool = setting(False, "each term of the world model's loss counts by a learnt factor, about one over the term's size, besides its own in loss (image_scale, state_scale, reward_scale, overshooting_scale, state_kl_scale), which then has no unit", source="HarmonyDream (Ma et al. 2024)")
+    learnt_scales: bool = setting(False, "each term of the world model's loss counts by a learnt factor, about one over the term's size, besides its own in loss (image_scale, state_scale, reward_scale, overshooting_scale), which then has no unit", source="HarmonyDream (Ma et al. 2024)")
     factory: str = setting("WorldModel", "what makes the world model: the package's WorldModel, or MODULE:NAME of a class or function of your own (docs/your_own_model.md)", Rule(_is_factory, "WorldModel, or MODULE:NAME"))
     bayesian: BayesianConfig = dataclasses.field(default_factory=BayesianConfig)
 
@@ -82,7 +80,6 @@ class LossConfig(Settings):
     GROUP = "loss"
 
     free_nats: float = setting(3.0, "nats of state KL a time step that cost nothing", at_least(0), "PlaNet, App. A", change="announced")
-    state_kl_scale: float = setting(1.0, "factor on the state KL", at_least(0), "google-research/planet", change="announced")
     reward_scale: float = setting(10.0, "factor on the reward's negative log-likelihood", at_least(0), "google-research/planet", change="announced")
     image_scale: float = setting(1.0, "factor on the image's negative log-likelihood", at_least(0), "google-research/planet", change="announced")
     image_fraction: float = setting(1.0, "share of a batch's images, drawn afresh each update, that are decoded; the loss stays unbiased", within(0, 1, "above 0, to 1", open_low=True), change="announced")
@@ -100,29 +97,40 @@ class LossConfig(Settings):
 class PlannerConfig(Settings):
     GROUP = "planner"
 
-    method: str = setting("cem", "cem: the cross-entropy method; policy: with model.policy, what the actor does, without a search", one_of("cem", "policy"), "PlaNet, Sec. 4; Dreamer", change="announced")
+    method: str = setting("cem", "cem: the cross-entropy method; icem: the same with coloured noise, fewer candidates from one iteration to the next, elites that stay and a start from the last plan; policy: with model.policy, what the actor does, without a search", one_of("cem", "icem", "policy"), "PlaNet, Sec. 4; iCEM (Pinneri et al. 2020); Dreamer", change="announced")
     horizon: int = setting(12, "agent steps a plan looks ahead", at_least(1), "PlaNet, App. A", change="announced")
     candidates: int = setting(1000, "plans drawn an iteration", at_least(1), "PlaNet, App. A", change="announced")
     elites: int = setting(100, "best plans the next distribution is fitted to", at_least(1), "PlaNet, App. A", change="announced")
     iterations: int = setting(10, "refits of the plan distribution a decision", at_least(1), "PlaNet, App. A", change="announced")
     weights: str = setting("mean", "weights candidates are rolled out under: mean; sample (one draw a decision); average (every candidate under each of weight_samples draws)", one_of("mean", "sample", "average"), change="announced")
     weight_samples: int = setting(1, "weight draws for average", at_least(1), change="announced")
-    warm_start: bool = setting(False, "start from the last plan, moved on by a step, instead of from 0", source="iCEM (Pinneri et al. 2020), Sec. 3.4", change="announced")
-    candidates_decay: float = setting(1.0, "factor by which candidates become fewer from one iteration to the next, down to twice the elites", at_least(1), "iCEM, Sec. 3.3", change="announced")
-    noise_exponent: float = setting(0.0, "candidates' noise has the power spectrum 1 / f^noise_exponent over time; 0: white", at_least(0), "iCEM, Sec. 3.1", change="announced")
-    elites_kept: float = setting(0.0, "share of the elites that take part in the next iteration (with warm_start: in the next decision too)", within(0, 1, "0 to below 1", open_high=True), "iCEM, Sec. 3.2", change="announced")
     uncertainty_bonus: float = setting(0.0, "with average: return = mean + bonus * stddev over weight draws; negative: cautious", change="announced")
-    noise_per_draw: bool = setting(False, "with average: each weight draw has state noise of its own, the same for all candidates, so that the stddev is that of weights and state noise; false: the weights' alone", source="common random numbers: PEGASUS (Ng & Jordan 2000)", change="announced")
     policy_candidates: int = setting(0, "with model.policy, plans of the actor that take part in the first iteration: what its mean does, the others with its noise", at_least(0), "TD-MPC (Hansen et al. 2022), Sec. 3.1", change="announced")
     value_scale: float = setting(0.0, "with model.value, factor on the value of the state that a plan ends in, which is added to its rewards; 0: the rewards alone", at_least(0), "POLO (Lowrey et al. 2019), Eq. 2", change="announced")
 
+    @property
+    def warm_start(self) -> bool:
+        """Whether a search starts from the last plan, moved on by a step, instead of from 0 (iCEM, Sec. 3.4)."""
+        return self.method == "icem"
+
+    @property
+    def elites_kept(self) -> int:
+        """Elites that take part in the next iteration, and in the next decision (iCEM, Sec. 3.2)."""
+        return round(SEARCHES["icem"]["elites_kept"] * self.elites) if self.method == "icem" else 0
+
+    @property
+    def noise_exponent(self) -> float:
+        """The candidates' noise has the power spectrum 1 / f^noise_exponent over time (iCEM, Sec. 3.1)."""
+        return SEARCHES["icem" if self.method == "icem" else "cem"]["noise_exponent"]
+
+    @property
+    def candidates_decay(self) -> float:
+        """Factor by which candidates become fewer from one iteration to the next (iCEM, Sec. 3.3)."""
+        return SEARCHES["icem" if self.method == "icem" else "cem"]["candidates_decay"]
+
     def check(self) -> None:
         require(self.elites <= self.candidates, "planner.elites", self.elites, f"at most planner.candidates, {self.candidates}")
-        kept = round(self.elites_kept * self.elites)
-        require(self.elites_kept == 0 or kept >= 1, "planner.elites_kept", self.elites_kept, f"0, or a share of planner.elites, {self.elites}, that is one or more of them")
-        require(kept < self.candidates, "planner.elites_kept", self.elites_kept, f"a share of planner.elites, {self.elites}, that is less than planner.candidates, {self.candidates}")
-        require(self.policy_candidates < self.candidates - kept, "planner.policy_candidates", self.policy_candidates, f"0 to below planner.candidates without the elites that are kept, {self.candidates - kept}")
-        require(not self.noise_per_draw or self.weights == "average", "planner.noise_per_draw", self.noise_per_draw, f"true only with planner.weights=average, not {self.weights}")
+        require(self.policy_candidates < self.candidates - self.elites_kept, "planner.policy_candidates", self.policy_candidates, f"0 to below planner.candidates without the elites that are kept, {self.candidates - self.elites_kept}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,7 +158,6 @@ class TrainConfig(Settings):
     sequence_length: int = setting(50, "time steps a sequence", at_least(2, "time steps"), "PlaNet, App. A", change="announced")
     learning_rate: float = setting(1e-3, "Adam's step size", above_zero(), "PlaNet, App. A", change="announced")
     adam_epsilon: float = setting(1e-4, "Adam's epsilon", above_zero(), "PlaNet, App. A", change="announced")
-    clip_norm: float = setting(1000.0, "largest global norm of the gradients", above_zero(), "PlaNet, App. A", change="announced")
     clip_ratio: float = setting(0.0, "largest norm of a matrix's or convolution's gradient, as a share of its own norm; 0: any", at_least(0), "adaptive gradient clipping (Brock et al. 2021); DreamerV3 has 0.3", change="announced")
     exploration_noise: float = setting(0.3, "stddev of the normal noise on actions while collecting", at_least(0), "PlaNet, App. A", change="announced")
     exploration_noise_final: float = setting(0.1, "that stddev after train.exploration_anneal_episodes, with which an agent is analysed too and `predict` explores", at_least(0), change="announced")
@@ -206,8 +213,7 @@ class Config(Settings):
         require(model.value or planner.value_scale == 0, "planner.value_scale", planner.value_scale, "0 without model.value=true, which trains the value")
         require(model.value or not model.policy, "model.policy", model.policy, "false without model.value=true, which says what the return after the actor's imagination is")
         require(model.policy or planner.policy_candidates == 0, "planner.policy_candidates", planner.policy_candidates, "0 without model.policy=true, which trains the actor")
-        require(model.policy or planner.method != "policy", "planner.method", planner.method, "cem without model.policy=true, which trains the actor")
-        require(model.vector_layers >= 1 or self.env.observations == "pixels", "model.vector_layers", model.vector_layers, "1 or more layers for state observations")
+        require(model.policy or planner.method != "policy", "planner.method", planner.method, "cem or icem without model.policy=true, which trains the actor")
         bonus, averaged = planner.uncertainty_bonus, planner.weights == "average" and planner.weight_samples >= 2
         require(bonus == 0 or averaged, "planner.uncertainty_bonus", bonus, "0 without planner.weights=average and planner.weight_samples=2 or more, over which it weighs the stddev")
         random = model.bayesian.layers or model.factory != "WorldModel"

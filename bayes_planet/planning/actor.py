@@ -14,7 +14,7 @@ from bayes_planet.world_model import State
 class ActorState(NamedTuple):
     """What the policy carries from step to step.
 
-    The latent State [B, ...], the executed action [B, A], and with `planner.warm_start` the last Plan (else ()).
+    The latent State [B, ...], the executed action [B, A], and with `planner.method=icem` the last Plan (else ()).
     """
 
     latent: State

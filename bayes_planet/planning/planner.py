@@ -20,8 +20,7 @@ class Planner:
       mean: the posterior mean.
       sample: one draw for all candidates (Thompson sampling).
       average: every candidate under each of S draws; return = mean + uncertainty_bonus * stddev over draws. A candidate
-        has the same state noise under every draw, so only the weights differ; with `config.noise_per_draw` a draw has
-        state noise of its own, the same for all candidates (common random numbers; PEGASUS, Ng & Jordan 2000).
+        has the same state noise under every draw, so only the weights differ.
 
     With `model.policy`, `config.policy_candidates` plans of the policy join the first iteration, and `config.method`
     `policy` does what the policy does instead of searching.
@@ -37,13 +36,7 @@ class Planner:
     @property
     def kept(self) -> int:
         """E, the elites that go on from one iteration to the next."""
-        return round(self.config.elites_kept * self.config.elites)
-
-    @property
-    def _shared_noise(self) -> str:
-        if self.config.weights != "average":
-            return "no"
-        return "rows" if self.config.noise_per_draw else "draws"
+        return self.config.elites_kept
 
     def no_plan(self, batch: int) -> Plan:
         """What comes before the first decision of an episode: zeros."""
@@ -55,7 +48,7 @@ class Planner:
         return self.search(state, seed).mean
 
     def search(self, state: State, seed: tf.Tensor, last: Plan | None = None) -> Plan:
-        """As `plan`. With `planner.warm_start` the search starts from the plan of the step before, `last`."""
+        """As `plan`. With `planner.method=icem` the search starts from the plan of the step before, `last`."""
         config, rssm = self.config, self.world_model.rssm
         batch = state.sample.shape[0]
         if batch is None:
@@ -78,9 +71,8 @@ class Planner:
             if axis:
                 start = State(*(tf.tile(value[None], [axis, 1, 1]) for value in start))
             rows = self._rows(actions, axis, repeated)
-            imagined = rssm.imagine(
-                rows, start, seed=seed, weights=weights, shared_noise=self._shared_noise, unroll=True
-            )
+            shared = "draws" if config.weights == "average" else "no"
+            imagined = rssm.imagine(rows, start, seed=seed, weights=weights, shared_noise=shared, unroll=True)
             return self._returns(self.returns(imagined.features), axis, batch, repeated)
 
         return cross_entropy_method(
@@ -135,11 +127,8 @@ class Planner:
         batch, _, horizon, size = actions.shape
         if not axis:
             return tf.reshape(actions, [batch * repeated, horizon, size])
-        if self.config.weights == "average":
-            rows = tf.reshape(actions, [1, batch * repeated, horizon, size])
-            return tf.tile(rows, [axis, 1, 1, 1])
-        rows = tf.reshape(actions, [batch, axis, repeated, horizon, size])
-        return tf.reshape(tf.transpose(rows, [1, 0, 2, 3, 4]), [axis, batch * repeated, horizon, size])
+        rows = tf.reshape(actions, [1, batch * repeated, horizon, size])
+        return tf.tile(rows, [axis, 1, 1, 1])
 
     def _returns(self, returns: tf.Tensor, axis: int, batch: int, repeated: int) -> tf.Tensor:
         if not axis:

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from bayes_planet.behaviour.learning import loss_and_gradients
 from bayes_planet.config import Config
+from bayes_planet.config.constants import CLIP_NORM
 from bayes_planet.training.adam import Adam
 from bayes_planet.training.averaging import ParameterAverage
 from bayes_planet.training.devices.strategy import uses_xla
@@ -131,7 +132,7 @@ class Learner:
             gradients = context.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
         norm = tf.linalg.global_norm(gradients)
         finite = tf.math.is_finite(norm)
-        gradients, _ = tf.clip_by_global_norm(gradients, self.config.train.clip_norm, use_norm=norm)
+        gradients, _ = tf.clip_by_global_norm(gradients, CLIP_NORM, use_norm=norm)
         if self.config.train.clip_ratio:
             gradients = clip_by_ratio(gradients, self.variables, self.config.train.clip_ratio)
         self.optimizer.apply_if(finite, gradients, self.variables)

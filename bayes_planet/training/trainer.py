@@ -266,8 +266,8 @@ class Trainer:
         if self._skipped_in_a_row >= SKIPPED_UPDATES_LIMIT:
             raise TrainingDivergedError(
                 f"The last {self._skipped_in_a_row} updates had gradients that are not finite. The newest checkpoint "
-                f"in {self.directory.checkpoints} is older than that. Lower train.learning_rate or train.clip_norm, "
-                "or look for broken observations and rewards in the environment."
+                f"in {self.directory.checkpoints} is older than that. Lower train.learning_rate, or "
+                "look for broken observations and rewards in the environment."
             )
 
     def _evaluate(self) -> None:

@@ -30,8 +30,7 @@ class Imagination(Protocol):
         """The State [B, T, ...] after each of the actions [B, T, A], without observations.
 
         Where `weights` holds S draws there is an axis S in front of everything. None: the posterior mean.
-        `shared_noise` is no, draws (a row has the same state noise under every draw) or rows (all rows have the same, a
-        different one under each draw). `unroll` may be ignored.
+        `shared_noise` is no, or draws (a row has the same state noise under every draw). `unroll` may be ignored.
         """
 
 

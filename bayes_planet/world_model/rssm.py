@@ -63,16 +63,16 @@ class RSSM(tf.Module):
         ) -> tf.keras.layers.Layer:
             return transition_layers.dense(layer_name, units, fan_in, activation, config.bayesian, policy)
 
-        hidden, belief, stochastic = config.hidden_units, config.belief_units, config.stochastic_units
+        belief, stochastic = config.belief_units, config.stochastic_units
         activation = activations.dense(config.activation)
-        self.prior_input = dense("prior_input", hidden, stochastic + action_size, activation)
-        self.gru = transition_layers.gru_cell("gru", belief, hidden, config.bayesian, policy)
-        self.prior_hidden = dense("prior_hidden", hidden, belief, activation)
-        self.prior_mean = dense("prior_mean", stochastic, hidden)
-        self.prior_stddev = dense("prior_stddev", stochastic, hidden)
-        self.posterior_hidden = dense("posterior_hidden", hidden, belief + embedding_size, activation)
-        self.posterior_mean = dense("posterior_mean", stochastic, hidden)
-        self.posterior_stddev = dense("posterior_stddev", stochastic, hidden)
+        self.prior_input = dense("prior_input", belief, stochastic + action_size, activation)
+        self.gru = transition_layers.gru_cell("gru", belief, belief, config.bayesian, policy)
+        self.prior_hidden = dense("prior_hidden", belief, belief, activation)
+        self.prior_mean = dense("prior_mean", stochastic, belief)
+        self.prior_stddev = dense("prior_stddev", stochastic, belief)
+        self.posterior_hidden = dense("posterior_hidden", belief, belief + embedding_size, activation)
+        self.posterior_mean = dense("posterior_mean", stochastic, belief)
+        self.posterior_stddev = dense("posterior_stddev", stochastic, belief)
 
     def initial_state(self, *batch: int | tf.Tensor) -> State:
         """The zero state of the given leading axes, for example `initial_state(B)`."""
@@ -161,8 +161,7 @@ class RSSM(tf.Module):
           seed: int32 [2], for the state noise.
           weights: a weight sample, with a leading axis S if actions have one; None: the posterior mean.
           shared_noise: no; draws (the S rollouts of a sequence have the same state noise, so that they differ by their
-            weights alone); rows (all sequences have the same state noise, with S weight samples a different one under
-            each, so that they differ by their actions and starts alone).
+            weights alone).
           unroll: one copy of the step per time step in the graph, instead of a loop.
 
         Returns:
@@ -176,9 +175,7 @@ class RSSM(tf.Module):
         actions = tf.transpose(actions, to_front)
         shape = tf.concat([tf.shape(actions)[:-1], [self.stochastic_units]], 0)
         drawn = shape  # [T, B, Z] or [T, S, B, Z]
-        if shared_noise == "rows":
-            drawn = tf.tensor_scatter_nd_update(shape, [[time_axis]], [1])
-        elif shared_noise == "draws" and time_axis == 2:
+        if shared_noise == "draws" and time_axis == 2:
             drawn = tf.tensor_scatter_nd_update(shape, [[1]], [1])
         noise = tf.broadcast_to(tf.random.stateless_normal(drawn, seed), shape)
         noise = tf.ensure_shape(noise, [*actions.shape[:-1], self.stochastic_units])

@@ -34,17 +34,14 @@ from bayes_planet.training.saved.restoring import restored
 from benchmarks.page import shown
 
 PAPER = PlannerConfig()
-ICEM = PlannerConfig(candidates=120, elites=12, iterations=3, warm_start=True, elites_kept=0.3, candidates_decay=1.25)
+ICEM = PlannerConfig("icem", candidates=120, elites=12, iterations=4)
 SEARCHES = {
     "paper: 1000 x 10": PAPER,
     "120 x 4": PlannerConfig(candidates=120, elites=12, iterations=4),
-    "120 x 4, warm": PlannerConfig(candidates=120, elites=12, iterations=4, warm_start=True),
-    "120 x 3, warm, kept, decay": ICEM,
-    "120 x 3, + coloured 0.5": dataclasses.replace(ICEM, noise_exponent=0.5),
-    "120 x 3, + coloured 1": dataclasses.replace(ICEM, noise_exponent=1.0),
-    "120 x 3, + coloured 2": dataclasses.replace(ICEM, noise_exponent=2.0),
-    "64 x 3, + coloured 1": dataclasses.replace(ICEM, candidates=64, elites=8, noise_exponent=1.0),
-    "64 x 2, + coloured 1": dataclasses.replace(ICEM, candidates=64, elites=8, iterations=2, noise_exponent=1.0),
+    "120 x 4, iCEM": ICEM,
+    "120 x 3, iCEM": dataclasses.replace(ICEM, iterations=3),
+    "64 x 3, iCEM": dataclasses.replace(ICEM, candidates=64, elites=8, iterations=3),
+    "64 x 2, iCEM": dataclasses.replace(ICEM, candidates=64, elites=8, iterations=2),
 }
 
 

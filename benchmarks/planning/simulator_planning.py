@@ -119,7 +119,7 @@ def search(simulator: CheetahSimulator, planner: PlannerConfig, seed: Sequence[i
         iterations=planner.iterations,
         seed=tf.constant(seed),
         noise_exponent=planner.noise_exponent,
-        kept=round(planner.elites_kept * planner.elites),
+        kept=planner.elites_kept,
         start=last.shifted() if planner.warm_start and last is not None else None,
     )
 

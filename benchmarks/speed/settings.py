@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 
 from bayes_planet.config import Config, presets
-from bayes_planet.config.constants import IMAGE_BITS
+from bayes_planet.config.constants import CLIP_NORM, IMAGE_BITS
 from bayes_planet.world_model.rssm import MIN_STDDEV
 from benchmarks.speed.yardsticks.sizes import Sizes
 
@@ -16,13 +16,7 @@ SIZES: dict[str, list[str]] = {"paper": [], "laptop": ["laptop"], "debug": ["deb
 ACTION_SIZE = 6  # of cheetah-run
 NO_VALUE = ("model.value=false", "planner.value_scale=0")
 
-PLAIN_SEARCH = (
-    *NO_VALUE,
-    "planner.warm_start=false",
-    "planner.candidates_decay=1",
-    "planner.noise_exponent=0",
-    "planner.elites_kept=0",
-)
+PLAIN_SEARCH = (*NO_VALUE, "planner.method=cem")
 """Overrides that leave the paper's CEM, with the size's own candidates, elites and iterations."""
 
 PLAIN_LOSS = (*NO_VALUE, "loss.image_fraction=1", "loss.image_scale=1", "loss.overshooting_steps=0")
@@ -48,7 +42,7 @@ def sizes_of(config: Config, action_size: int = ACTION_SIZE) -> Sizes:
         action=action_size,
         belief=model.belief_units,
         stochastic=model.stochastic_units,
-        hidden=model.hidden_units,
+        hidden=model.belief_units,
         depth=model.convolution_depth,
         reward_layers=model.reward_layers,
         reward_units=model.reward_units,
@@ -58,7 +52,7 @@ def sizes_of(config: Config, action_size: int = ACTION_SIZE) -> Sizes:
         reward_scale=config.loss.reward_scale,
         learning_rate=train.learning_rate,
         adam_epsilon=train.adam_epsilon,
-        clip_norm=train.clip_norm,
+        clip_norm=CLIP_NORM,
         horizon=planner.horizon,
         candidates=planner.candidates,
         elites=planner.elites,

@@ -11,7 +11,7 @@ class Sines(BehaviourModel):
     """The package's model with an encoder of its own: sines of the state at several frequencies."""
 
     def __init__(self, config, observation_shapes, action_size, policy="float32"):
-        units = config.model.vector_units
+        units = config.model.belief_units
         self.frequencies = tf.Variable(tf.linspace(0.1, 3.0, units // 2), name="frequencies")
         self.mixing = tf.keras.layers.Dense(units, "tanh")
         super().__init__(config, observation_shapes, action_size, policy)

@@ -44,10 +44,10 @@ def test_both_sides_of_a_comparison():
     assert found.plan[0] == pytest.approx(tf.reduce_sum(model.reward(imagined.features)).numpy(), rel=1e-4)
 
 
-@pytest.mark.parametrize("warm_start", [True, False])
-def test_the_agents_plan_is_the_one_that_it_acts_on(warm_start):
+@pytest.mark.parametrize("method", ["icem", "cem"])
+def test_the_agents_plan_is_the_one_that_it_acts_on(method):
     """With a warm start a search from nowhere would be another one."""
-    model = tiny_model(tiny_config(planner={"warm_start": warm_start}))
+    model = tiny_model(tiny_config(planner={"method": method}))
     actor = Actor(Planner(model, model.config.planner))
     state, plans = actor.initial_state(1), []
     for step in range(3):

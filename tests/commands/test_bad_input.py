@@ -107,8 +107,8 @@ def test_run_directory_of_another_configuration(capsys, tmp_path):
     directory.unlock()
     EpisodeStore(directory.episodes, 0).add(make_episode(0, 5), 0)
     before = directory.config_file.read_text()
-    text = fails(capsys, "train", "--config", "debug", "--logdir", tmp_path / "run", "model.hidden_units=17")
-    assert "model.hidden_units: 16 there, 17 now" in text
+    text = fails(capsys, "train", "--config", "debug", "--logdir", tmp_path / "run", "model.belief_units=17")
+    assert "model.belief_units: 16 there, 17 now" in text
     assert directory.config_file.read_text() == before
 
 

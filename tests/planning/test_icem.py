@@ -57,9 +57,9 @@ def test_candidates_become_fewer():
     _, calls = recorded(quadratic(TARGET), candidates=[30, 20, 12], elites=5, iterations=3)
     assert [actions.shape[1] for actions, _ in calls] == [30, 20, 12]
     model = crafted_model()
-    config = dataclasses.replace(model.config.planner, candidates=100, elites=10, iterations=5, candidates_decay=2.0)
-    assert candidate_counts(config) == [100, 50, 25, 20, 20]
-    assert candidate_counts(dataclasses.replace(config, candidates_decay=1.0)) == [100] * 5
+    config = dataclasses.replace(model.config.planner, method="icem", candidates=100, elites=30, iterations=5)
+    assert candidate_counts(config) == [100, 80, 64, 60, 60]
+    assert candidate_counts(dataclasses.replace(config, method="cem")) == [100] * 5
 
 
 def test_a_warm_start_begins_at_the_plan_of_the_step_before():
@@ -99,9 +99,7 @@ def test_wrong_sizes_are_errors():
 
 
 def test_the_actor_carries_its_plan_through_an_episode_and_no_further():
-    model = crafted_model(
-        planner={"horizon": 3, "candidates": 20, "elites": 5, "iterations": 2, "warm_start": True, "elites_kept": 0.4}
-    )
+    model = crafted_model(planner={"method": "icem", "horizon": 3, "candidates": 20, "elites": 7, "iterations": 2})
     actor = Actor(Planner(model, model.config.planner))
     view = {"state": tf.constant([[1.0], [-1.0]])}
     start = actor.initial_state(2)

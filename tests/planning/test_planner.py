@@ -47,15 +47,11 @@ def test_the_crafted_model_does_what_it_says():
         np.testing.assert_allclose(posterior.sample, [[sign]], atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("weights", "samples", "per_draw"), [*((*mode, False) for mode in MODES), ("average", 3, True)]
-)
-def test_each_environment_of_a_batch_has_its_own_plan(weights, samples, per_draw):
+@pytest.mark.parametrize(("weights", "samples"), MODES)
+def test_each_environment_of_a_batch_has_its_own_plan(weights, samples):
     """States of opposite signs want opposite actions: rows in the wrong order would show in all of them."""
     model = crafted_model(bayesian={"layers": ["prior_input", "prior_mean"], "initial_stddev": 1e-3})
-    plan = planner(model, weights, samples, noise_per_draw=per_draw).plan(
-        crafted_state(1.0, -1.0, -1.0, 1.0, -1.0), seed(1)
-    )
+    plan = planner(model, weights, samples).plan(crafted_state(1.0, -1.0, -1.0, 1.0, -1.0), seed(1))
     assert plan.shape == (5, 2, 1)
     signs = np.array([1.0, -1.0, -1.0, 1.0, -1.0])
     # The last step matters as much as the first; 60 candidates leave some noise.
@@ -162,44 +158,6 @@ def test_candidates_are_scored_by_the_rewards_of_their_own_rollout(weights, samp
         else:
             expected = rollout(references[0], row, candidate)
         np.testing.assert_allclose(returns[row, candidate], expected, rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.parametrize(("weights", "per_draw"), [("mean", False), ("average", False), ("average", True)])
-def test_with_noise_per_draw_candidates_have_common_random_numbers(bayesian_model, weights, per_draw):
-    """Equal candidates have equal returns, whoever is beside them; else each has state noise of its own."""
-    state = some_state(bayesian_model, 2)
-    act = planner(bayesian_model, weights, 3, noise_per_draw=per_draw, uncertainty_bonus=-2.0)
-    evaluate = captured_evaluate(act, state)
-    one = tf.random.stateless_uniform([1, 1, act.config.horizon, ACTION_SIZE], [5, 6], -1.0, 1.0)
-    other = -one
-    equal = evaluate(tf.tile(one, [2, 3, 1, 1]), seed(7)).numpy()
-    mixed = evaluate(tf.tile(tf.concat([other, one, other], 1), [2, 1, 1, 1]), seed(7)).numpy()
-    if per_draw:
-        np.testing.assert_allclose(equal, np.tile(equal[:, :1], [1, 3]), rtol=1e-5)
-        np.testing.assert_allclose(mixed[:, 1], equal[:, 1], rtol=1e-5)
-        np.testing.assert_allclose(mixed[:, 0], mixed[:, 2], rtol=1e-5)
-    else:
-        assert np.all(np.ptp(equal, 1) > 1e-4)
-
-
-def test_with_noise_per_draw_the_spread_is_of_weights_and_state_noise(bayesian_model):
-    """The return from each draw's own trajectory; draws that are all the mean still differ by their state noise."""
-    model, state = bayesian_model, some_state(bayesian_model, 2)
-    act = planner(model, "average", 3, noise_per_draw=True, uncertainty_bonus=-2.0)
-    actions = tf.random.stateless_uniform([2, 4, act.config.horizon, ACTION_SIZE], [5, 6], -1.0, 1.0)
-    found = captured_evaluate(act, state)(actions, seed(7)).numpy()
-    draws = act.draw_weights(tf.random.experimental.stateless_fold_in(seed(1), 1), 3)
-    for row, candidate in np.ndindex(2, 4):
-        start = State(*(tf.tile(value[None, row : row + 1], [3, 1, 1]) for value in state))
-        alone = tf.tile(actions[row, candidate][None, None], [3, 1, 1, 1])
-        options = {"seed": seed(7), "shared_noise": "rows"}
-        totals = model.reward(model.rssm.imagine(alone, start, weights=draws, **options).features)
-        totals = tf.reduce_sum(totals, -1).numpy()
-        np.testing.assert_allclose(found[row, candidate], totals.mean() - 2 * totals.std(), rtol=1e-4, atol=1e-5)
-        mean = bayesian_layers.posterior_mean(model.rssm)
-        mean = tf.nest.map_structure(lambda value, draw: tf.broadcast_to(value, draw.shape), mean, draws)
-        same_weights = model.reward(model.rssm.imagine(alone, start, weights=mean, **options).features)
-        assert np.ptp(tf.reduce_sum(same_weights, -1)) > 1e-4
 
 
 def test_the_bonus_turns_the_ranking_towards_or_away_from_disagreement(bayesian_model):

@@ -13,7 +13,7 @@ from bayes_planet.report.reading.runs import read_runs
 from tests.report.make import make_run
 
 LONG = (
-    "planner.candidates=64", "planner.elites=8", "planner.iterations=3", "model.activation=swish", "train.clip_norm=5",
+    "planner.candidates=64", "planner.elites=8", "planner.iterations=3", "model.activation=swish", "train.clip_ratio=5",
 )  # fmt: skip
 
 

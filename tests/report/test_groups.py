@@ -125,17 +125,17 @@ def test_equal_seeds_in_a_group_are_warned_about(tmp_path):
 
 
 def test_methods_that_differ_late_have_labels_of_their_own(tmp_path):
-    changed = ("planner.horizon=5", "model.hidden_units=100", "loss.free_nats=1", "train.clip_norm=7")
+    changed = ("planner.horizon=5", "model.belief_units=100", "loss.free_nats=1", "train.clip_ratio=7")
     sizes = {"x": "train.batch_size=10", "y": "train.batch_size=20"}
     folders = [make_run(tmp_path / name, overrides=(*changed, size)) for name, size in sizes.items()]
     folders.append(make_run(tmp_path / "z"))
-    head = "bayes_planet, model.hidden_units=100, loss.free_nats=1.0, planner.horizon=5"
+    head = "bayes_planet, model.belief_units=100, loss.free_nats=1.0, planner.horizon=5"
     assert groups(folders) == {
         (CHEETAH, f"{head}, train.batch_size=10, and 1 more settings"): ["x"],
         (CHEETAH, f"{head}, train.batch_size=20, and 1 more settings"): ["y"],
         (
             CHEETAH,
-            "bayes_planet, model.hidden_units=128, loss.free_nats=3.0, planner.horizon=12, and 2 more settings",
+            "bayes_planet, model.belief_units=128, loss.free_nats=3.0, planner.horizon=12, and 2 more settings",
         ): ["z"],
     }
 
@@ -152,7 +152,7 @@ def test_what_is_summed_up_over_tasks_is_one_method(tmp_path):
             for index, task in enumerate(tasks)
         ]
 
-    changed = ("planner.horizon=5", "model.hidden_units=100", "loss.free_nats=1")
+    changed = ("planner.horizon=5", "model.belief_units=100", "loss.free_nats=1")
     x = study("x", (*changed, "train.batch_size=10"), level=10.0)
     y = study("y", (*changed, "train.batch_size=20"), level=20.0)
     z = study("z", level=30.0)

@@ -5,6 +5,7 @@ import numpy as np
 import tensorflow as tf
 
 from bayes_planet.config import presets
+from bayes_planet.training import learner as learner_module
 from bayes_planet.training.build import build
 from bayes_planet.training.learner import Learner
 from tests.world_model.tiny import DENSE_LAYERS, tiny_batch, tiny_config, tiny_model
@@ -14,10 +15,11 @@ FOLD = tf.random.experimental.stateless_fold_in
 
 def check() -> None:
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    learner_module.CLIP_NORM = 2.0
     config = tiny_config(
         bayesian={"layers": DENSE_LAYERS, "initial_stddev": 0.2},
         loss={"free_nats": 0.0},
-        train={"learning_rate": 1e-2, "clip_norm": 2.0},
+        train={"learning_rate": 1e-2},
     )
     with strategy.scope():
         model = tiny_model(config)

@@ -15,7 +15,6 @@ from bayes_planet.training.build import build
 SIZE = [
     "model.convolution_depth=8",
     "model.belief_units=64",
-    "model.hidden_units=64",
     "train.batch_size=8",
     "train.sequence_length=16",
     "loss.image_fraction=0.5",

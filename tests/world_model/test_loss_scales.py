@@ -45,7 +45,7 @@ def set_scales(model, value: float) -> None:
 
 def test_the_total_counts_each_term_without_its_constant_and_with_free_nats():
     """At log scales s: the sum of scale (exp(-s) L + (s - log sigma)^2 / 2), for half squared errors L."""
-    factors = {"state_scale": 2.0, "reward_scale": 3.0, "overshooting_scale": 4.0, "state_kl_scale": 5.0}
+    factors = {"state_scale": 2.0, "reward_scale": 3.0, "overshooting_scale": 4.0}
     model = tiny_model(tiny_config(model=LEARNT, loss={"free_nats": 0.5, "overshooting_steps": 2, **factors}))
     set_scales(model, 0.7)
     found = terms(model, tiny_batch())
@@ -58,7 +58,7 @@ def test_the_total_counts_each_term_without_its_constant_and_with_free_nats():
     }
     expected = sum(
         factor * (np.exp(-0.7) * float(loss) + (0.7 - np.log(best_sigma(loss))) ** 2 / 2)
-        for factor, loss in zip(factors.values(), losses.values(), strict=True)
+        for factor, loss in zip([*factors.values(), 1.0], losses.values(), strict=True)
     )
     np.testing.assert_allclose(found.total, expected, rtol=1e-5)
     np.testing.assert_allclose(found.metrics["loss_scale/reward"], 3.0 * np.exp(-0.7), rtol=1e-5)

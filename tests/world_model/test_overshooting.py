@@ -39,7 +39,7 @@ def test_windows_are_the_rows_that_follow():
 
 def test_loss_is_that_of_rewards_predicted_step_by_step():
     # Without noise the state KL is too large a number to see anything beside it.
-    scales = {"state_kl_scale": 0.0, "overshooting_scale": 7.0}
+    scales = {"free_nats": 1e9, "overshooting_scale": 7.0}
     model = model_without_state_noise(
         loss={**scales, "overshooting_steps": AHEAD}, bayesian={"layers": DENSE_LAYERS[:3]}
     )
@@ -84,7 +84,7 @@ def test_shares_of_replicas_add_up():
 @pytest.mark.parametrize("weight_sampling", ["per_sequence", "per_step", "mean"])
 def test_gradients_reach_transition_posterior_and_reward_head(weight_sampling):
     config = tiny_config(
-        loss={"overshooting_steps": AHEAD, "reward_scale": 0.0, "state_scale": 0.0, "state_kl_scale": 0.0},
+        loss={"overshooting_steps": AHEAD, "reward_scale": 0.0, "state_scale": 0.0, "free_nats": 1e9},
         bayesian={"layers": DENSE_LAYERS, "weight_sampling": weight_sampling},
     )
     model = tiny_model(config)

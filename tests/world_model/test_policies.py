@@ -322,7 +322,7 @@ def test_settings_that_need_a_policy_say_so():
     with pytest.raises(ValueError, match=r"planner\.method is 'polcy'\. Accepted: cem, policy\. Did you mean 'policy'"):
         PlannerConfig(method="polcy")
     with pytest.raises(ValueError, match=r"planner\.policy_candidates is 7\. Accepted: 0 to below .*, 7"):
-        PlannerConfig(candidates=10, elites=6, elites_kept=0.5, policy_candidates=7)
+        PlannerConfig("icem", candidates=10, elites=10, policy_candidates=7)
     with pytest.raises(ValueError, match=r"loss\.policy_horizon is 0\. Accepted: 1 or more"):
         LossConfig(policy_horizon=0)
     with pytest.raises(ValueError, match=r"has no policy\. Accepted: model\.policy=true"):

@@ -48,7 +48,7 @@ def test_the_rssm_learns_to_predict_it():
     of reach for a model that ignores the actions or reads them in the wrong row.
     """
     config = tiny_config(
-        model={"belief_units": 32, "hidden_units": 32, "stochastic_units": 4, "vector_units": 32, "reward_units": 16},
+        model={"belief_units": 32, "stochastic_units": 4, "reward_units": 16},
         bayesian={"layers": DENSE_LAYERS, "kl_scale": 0.1},
         # With PlaNet's 3 free nats, more than this world holds, the prior would have nothing to learn.
         loss={"free_nats": 0.0},

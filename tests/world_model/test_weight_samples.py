@@ -78,7 +78,7 @@ def test_prior_scale_and_initial_stddev():
 
 def test_posterior_means_start_as_the_deterministic_layers_do():
     """Glorot-uniform for the dense layers, TF1's GRUBlockCell for the GRU: the comparison isolates the noise."""
-    sizes = {"belief_units": 40, "stochastic_units": 30, "hidden_units": 60}
+    sizes = {"belief_units": 40, "stochastic_units": 30}
     models = [
         RSSM(tiny_config(model=sizes, bayesian={"layers": layers}).model, ACTION_SIZE, EMBEDDING)
         for layers in ([], ALL_LAYERS)

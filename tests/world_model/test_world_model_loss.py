@@ -99,7 +99,7 @@ def test_total_is_what_the_paper_says(shapes):
 
 def test_defaults_are_those_of_google_research_planet():
     scales = tiny_config().loss
-    assert (scales.reward_scale, scales.free_nats, scales.state_kl_scale, scales.image_scale) == (10.0, 3.0, 1.0, 1.0)
+    assert (scales.reward_scale, scales.free_nats, scales.image_scale) == (10.0, 3.0, 1.0)
 
 
 def test_without_scales_and_free_nats_the_loss_is_the_negative_elbo():
@@ -110,13 +110,12 @@ def test_without_scales_and_free_nats_the_loss_is_the_negative_elbo():
 
 def test_each_scale_multiplies_its_own_term():
     batch = tiny_batch(shapes=BOTH_SHAPES)
-    base = {"free_nats": 0.0, "reward_scale": 1.0, "state_kl_scale": 1.0, "image_scale": 1.0, "state_scale": 1.0}
+    base = {"free_nats": 0.0, "reward_scale": 1.0, "image_scale": 1.0, "state_scale": 1.0}
     config = tiny_config(loss=base)
     model = tiny_model(config, BOTH_SHAPES)
     total, metrics, *_ = loss(model, batch)
     for name, key in (
         ("reward_scale", "loss/reward"),
-        ("state_kl_scale", "loss/state_kl"),
         ("image_scale", "loss/image"),
         ("state_scale", "loss/state"),
     ):

@@ -21,10 +21,7 @@ _SIZES = {
     "model": {
         "belief_units": 5,
         "stochastic_units": 3,
-        "hidden_units": 7,
         "convolution_depth": 1,
-        "vector_layers": 1,
-        "vector_units": 6,
         "reward_layers": 1,
         "reward_units": 6,
     },

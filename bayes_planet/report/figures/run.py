@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bayes_planet.config.constants import IMAGE_BITS, IMAGE_SIZE
+from bayes_planet.config.constants import CLIP_NORM, IMAGE_BITS, IMAGE_SIZE
 from bayes_planet.report.figures import style
 from bayes_planet.report.figures.curves import curve, episode_axis, label_counts, log_axis, short
 from bayes_planet.report.figures.panels import change, plot, points, stack
@@ -113,9 +113,7 @@ def losses(run: Run) -> list[Part]:
     def gradient(axes: Any) -> None:
         x, y = run.series("gradient_norm", "updates")
         curve(axes, x, np.maximum(y, 1e-9), style.colour(1))
-        clip = run.settings.get("train.clip_norm")
-        if isinstance(clip, int | float):
-            axes.axhline(clip, color=style.INK, linewidth=1, linestyle=":")
+        axes.axhline(CLIP_NORM, color=style.INK, linewidth=1, linestyle=":")
         log_axis(axes)
 
     return [

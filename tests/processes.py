@@ -8,7 +8,7 @@ from xdist.dsession import DSession
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
-MOST_BYTES = 1.8e9  # one file adds up to 0.7 GB
+MOST_BYTES = 1.2e9  # a process begins with 0.5 GB, and one file adds up to 1.3
 
 
 class FreshProcesses(LoadFileScheduling):

@@ -198,6 +198,8 @@ def test_a_wrong_override_names_itself_and_what_is_accepted(item, said):
         ("planner.elites=2000", ["planner.elites is 2000", "at most planner.candidates"]),
         ("train.learning_rate=nan", ["train.learning_rate is nan"]),
         ("model.activation=rellu", ["model.activation is 'rellu'", "gelu", "Did you mean 'relu'"]),
+        ("env.observations=state model.vector_layers=0", ["model.vector_layers is 0", "1 or more layers"]),
+        ("env.observations=both model.vector_layers=0", ["model.vector_layers is 0", "1 or more layers"]),
         ("planner.warm_start=true", ["planner.warm_start is True", "planner.method in place", "noise_exponent 1.0"]),
         ("planner.elites_kept=0", ["planner.elites_kept is 0", "planner.method in place"]),
         ("model.image_bits=6", ["model.image_bits is 6", "Accepted: 5, or leave it out", "before version 0.2"]),
@@ -467,11 +469,9 @@ def test_former_settings_are_the_constants_of_the_code():
     from bayes_planet.replay import Shares
     from bayes_planet.training import trainer
     from bayes_planet.world_model import rssm, world_model
-    from bayes_planet.world_model.networks.encoders import VectorEncoder
 
     used = {
         "model.min_stddev": rssm.MIN_STDDEV,
-        "model.vector_layers": len(VectorEncoder().layers),
         "loss.continuation_scale": world_model.CONTINUATION_SCALE,
         "replay.recent_episodes": Shares().recent_episodes,
         "train.checkpoints_kept": trainer.CHECKPOINTS_KEPT,

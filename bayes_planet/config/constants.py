@@ -7,8 +7,6 @@ IMAGE_SIZE = 64
 """Height and width of the images that the agent sees, pixels: its convolutions are built for them (PlaNet, Sec. 5)."""
 IMAGE_BITS = 5
 """Bits that an image is quantised to before noise is added (PlaNet, Sec. 5)."""
-VECTOR_LAYERS = 2
-"""Hidden layers of the encoder and the decoder of state observations."""
 CLIP_NORM = 1000.0
 """Largest global norm of the gradients (PlaNet, App. A)."""
 
@@ -18,7 +16,6 @@ FIXED: dict[str, Any] = {
     "model.image_bits": IMAGE_BITS,
     "model.normalise_states": True,
     "model.unroll": False,
-    "model.vector_layers": VECTOR_LAYERS,
     "model.bayesian.kl_anneal_updates": 0,
     "model.bayesian.replica_noise": "different",
     "loss.continuation_scale": 10.0,

@@ -47,7 +47,7 @@ def test_the_transition_has_it_in_its_hidden_layers_step_by_step_and_at_once():
     model = tiny_model(tiny_config(model={"activation": "rms_silu"}, bayesian={"layers": DENSE_LAYERS}))
     rssm = model.rssm
     state = rssm.initial_state(2)._replace(belief=tf.random.stateless_uniform([2, 5], seed(1), -1.0, 1.0))
-    embedded = tf.random.stateless_normal([2, 6], seed(2))
+    embedded = tf.random.stateless_normal([2, 5], seed(2))
     hidden = rssm.posterior_hidden(tf.concat([state.belief, embedded], -1))
     kernel, _ = rssm._posterior_kernels()
     found = rssm._posterior(state.belief, rssm._observed_part(embedded[None])[0], tf.zeros([2, 3]), kernel)

@@ -57,6 +57,8 @@ class VectorEncoder(tf.Module):
         name: str = "vector_encoder",
     ):
         super().__init__(name)
+        if layers < 1:
+            raise ValueError(f"model.vector_layers is {layers}. Accepted: 1 or more for state observations.")
         self.embedding_size = units
         self._layers = [
             tf.keras.layers.Dense(units, activations.dense(activation), dtype=policy, name=f"dense_{i}")

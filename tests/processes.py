@@ -28,5 +28,8 @@ class FreshProcesses(LoadFileScheduling):
 
 
 def bytes_of(node: WorkerController) -> int:
-    """Resident memory of a test process."""
-    return psutil.Process(node.gateway._rinfo().pid).memory_info().rss
+    """Resident memory of a test process; 0 once it has crashed."""
+    try:
+        return psutil.Process(node.gateway._rinfo().pid).memory_info().rss
+    except psutil.NoSuchProcess:
+        return 0

@@ -189,7 +189,12 @@ def value_like(predictive):
     return tf.cast(values > 0.5, distribution.dtype) if predictive.of_classes else tf.cast(values, distribution.dtype)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+LONG = ("deep GP", "both ways")  # tracing takes ten seconds each
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.slow) if kind in LONG else kind for kind in KINDS]
+)
 def test_equals_a_loop_of_single_draws(kind):
     make, x, at_once = KINDS[kind]
     model = make()

@@ -1,6 +1,5 @@
 """Encoder, RSSM, decoders and reward head together, and the loss they are trained with."""
 
-import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

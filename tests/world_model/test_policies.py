@@ -318,9 +318,13 @@ def test_settings_that_need_a_policy_say_so():
         Config(model=ModelConfig(policy=True))
     with pytest.raises(ValueError, match=r"planner\.policy_candidates is 4\. Accepted: 0 without model\.policy=true"):
         Config(planner=PlannerConfig(policy_candidates=4))
-    with pytest.raises(ValueError, match=r"planner\.method is 'policy'\. Accepted: cem or icem without model\.policy=true"):
+    with pytest.raises(
+        ValueError, match=r"planner\.method is 'policy'\. Accepted: cem or icem without model\.policy=true"
+    ):
         Config(planner=PlannerConfig(method="policy"))
-    with pytest.raises(ValueError, match=r"planner\.method is 'polcy'\. Accepted: cem, icem, policy\. Did you mean 'policy'"):
+    with pytest.raises(
+        ValueError, match=r"planner\.method is 'polcy'\. Accepted: cem, icem, policy\. Did you mean 'policy'"
+    ):
         PlannerConfig(method="polcy")
     with pytest.raises(ValueError, match=r"planner\.policy_candidates is 7\. Accepted: 0 to below .*, 7"):
         PlannerConfig("icem", candidates=10, elites=10, policy_candidates=7)

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from bayes_planet import bayesian_layers
 from bayes_planet.config import Config
-from bayes_planet.world_model.loss_scales import LearntScales
+from bayes_planet.world_model.loss_scales import InformationRate, LearntScales
 from bayes_planet.world_model.losses import (
     continuation_nll,
     diagonal_gaussian_kl,
@@ -110,6 +110,7 @@ class WorldModel(tf.Module):
         self._scales: LearntScales | None = None
         if model.learnt_scales:
             self._scales = LearntScales(["reward", "reward_overshooting"])
+            self._rate = InformationRate()
         self._build()
 
     def _build(self) -> None:
@@ -317,8 +318,12 @@ class WorldModel(tf.Module):
 
         share_of_steps = tf.reduce_sum(mask) / valid_steps
         scale = {"image": scales.image_scale, "state": scales.state_scale}
+        observed = tf.add_n([scale[key] * value for key, value in likelihoods.items()])
+        if self._scales is not None:
+            metrics["loss_scale/observations"] = tf.exp(self._rate.log_scale) / replicas
+            observed = self._rate(observed, state_kl, replicas)
         total = (
-            tf.add_n([scale[key] * value for key, value in likelihoods.items()])
+            observed
             + of_reward("reward", reward, scales.reward_scale)
             + charged_kl
             + weight_kl_scale * weight_kl_per_step

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+STATE_NATS = 5.0
+_RATE_SPEED = 10.0
 _SPEED = 30.0  # log scales follow the losses within some hundred updates of Adam, which parameters need not
 
 
@@ -40,3 +42,34 @@ def best_sigma(loss: tf.Tensor) -> tf.Tensor:
     """Where  L / sigma + log(1 + sigma)  is least, float32 [...]; of an L that is nearly 0, as if it was 1e-8."""
     loss = tf.maximum(loss, 1e-8)
     return 0.5 * (loss + tf.sqrt(tf.square(loss) + 4.0 * loss))
+
+
+class InformationRate(tf.Module):
+    """Counts what is observed by a factor under which the state KL comes to `STATE_NATS` a time step.
+
+    The KL is what a state knows of the observation that could not be predicted. Too little, and the state does not know
+    what rewards depend on; too much, and it is noise that no rollout predicts. One factor for every task gives from
+    one nat to more than twenty. The logarithm of the factor rises as long as there are fewer nats, else it falls: the
+    dual ascent of a constraint, with the KL as the constraint's value.
+
+    Source: GECO (Rezende and Viola 2018, "Taming VAEs"), which holds the reconstruction's error instead.
+    """
+
+    def __init__(self, name: str = "information_rate"):
+        super().__init__(name)
+        self._logit = tf.Variable(0.0, name="log_scale_observations")
+
+    @property
+    def log_scale(self) -> tf.Tensor:
+        """Logarithm of the factor, float32 []."""
+        return _RATE_SPEED * self._logit
+
+    def __call__(self, likelihood: tf.Tensor, state_kl: tf.Tensor, replicas: int = 1) -> tf.Tensor:
+        """The negative log-likelihood as it is to be counted, and what teaches the factor, float32 [].
+
+        Args:
+          likelihood, state_kl: float32 [], or a replica's shares of them.
+        """
+        excess = tf.clip_by_value(replicas * state_kl / STATE_NATS - 1.0, -1.0, 1.0)
+        learns = (self.log_scale - tf.stop_gradient(self.log_scale)) * tf.stop_gradient(excess) / replicas
+        return tf.stop_gradient(tf.exp(self.log_scale)) * likelihood + learns

@@ -1,6 +1,5 @@
 """Encoder, RSSM, decoders and reward head together, and the loss they are trained with."""
 
-import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -8,7 +7,7 @@ import tensorflow as tf
 
 from bayes_planet import bayesian_layers
 from bayes_planet.config import Config
-from bayes_planet.world_model.loss_scales import LearntScales
+from bayes_planet.world_model.loss_scales import InformationRate, LearntScales
 from bayes_planet.world_model.losses import (
     continuation_nll,
     diagonal_gaussian_kl,
@@ -110,9 +109,8 @@ class WorldModel(tf.Module):
         self._continuation_head = head("continuation_head") if model.continuation else None
         self._scales: LearntScales | None = None
         if model.learnt_scales:
-            self._scales = LearntScales(
-                [*sorted(self.observation_shapes), "reward", "reward_overshooting", "state_kl", "continuation"]
-            )
+            self._scales = LearntScales(["reward", "reward_overshooting"])
+            self._rate = InformationRate()
         self._build()
 
     def _build(self) -> None:
@@ -263,7 +261,7 @@ class WorldModel(tf.Module):
 
         With `model.continuation` 10 times the continuation's negative log-likelihood is added, with
         `loss.overshooting_steps` that of the rewards predicted so many steps ahead. With `model.learnt_scales` the
-        terms count by factors that are learnt (`LearntScales`).
+        rewards' terms count by factors that are learnt (`LearntScales`).
 
         Args:
           batch: 'image' uint8 [B, T, 64, 64, 3] and/or 'state' [B, T, n], 'action' [B, T, A] that led to the
@@ -311,26 +309,23 @@ class WorldModel(tf.Module):
 
         metrics = {f"loss/{key}": value for key, value in likelihoods.items()}
 
-        def counted(name: str, value: tf.Tensor, scale: float, size: int = 0, free_nats: float = 0.0) -> tf.Tensor:
-            """A term as the total has it. Learnt factors go by what a unit normal of `size` numbers can get rid of, and
-            by free nats too, or what they leave, nearly 0, would count nearly without bound."""
+        def of_reward(name: str, value: tf.Tensor, scale: float) -> tf.Tensor:
+            """A term of rewards as the total has it. Learnt factors go by what a unit normal can get rid of."""
             if self._scales is None:
                 return scale * value
             metrics[f"loss_scale/{name}"] = scale * tf.exp(-self._scales.log_scale(name)) / replicas
-            least = unit_gaussian_constant(size) - free_nats
-            return scale * self._scales(name, value - least * share_of_steps, replicas)
+            return scale * self._scales(name, value - unit_gaussian_constant(1) * share_of_steps, replicas)
 
         share_of_steps = tf.reduce_sum(mask) / valid_steps
         scale = {"image": scales.image_scale, "state": scales.state_scale}
+        observed = tf.add_n([scale[key] * value for key, value in likelihoods.items()])
+        if self._scales is not None:
+            metrics["loss_scale/observations"] = tf.exp(self._rate.log_scale) / replicas
+            observed = self._rate(observed, state_kl, replicas)
         total = (
-            tf.add_n(
-                [
-                    counted(key, value, scale[key], math.prod(self.observation_shapes[key]))
-                    for key, value in likelihoods.items()
-                ]
-            )
-            + counted("reward", reward, scales.reward_scale, 1)
-            + counted("state_kl", charged_kl, 1.0, free_nats=scales.free_nats)
+            observed
+            + of_reward("reward", reward, scales.reward_scale)
+            + charged_kl
             + weight_kl_scale * weight_kl_per_step
         )
         if per_step:  # a rollout has one draw
@@ -340,7 +335,7 @@ class WorldModel(tf.Module):
             ahead = self._rollouts(batch["action"], posterior, fold(seed, 3), weights)
             predicted = self.reward(ahead.features)
             overshooting = overshooting_nll(predicted, batch["reward"], mask, valid_steps, ahead.chosen)
-            total += counted("reward_overshooting", overshooting, scales.overshooting_scale, 1)
+            total += of_reward("reward_overshooting", overshooting, scales.overshooting_scale)
             metrics["loss/reward_overshooting"] = overshooting
         metrics["loss/reward"] = reward
         metrics["loss/state_kl"] = charged_kl
@@ -348,7 +343,7 @@ class WorldModel(tf.Module):
         metrics["elbo"] = -(tf.add_n(list(likelihoods.values())) + reward + state_kl + weight_kl_per_step)
         if self.continues:
             continuation = mean(continuation_nll(batch["is_terminal"], self._continuation_logits(features)))
-            total += counted("continuation", continuation, CONTINUATION_SCALE)
+            total += CONTINUATION_SCALE * continuation
             metrics["loss/continuation"] = continuation
             metrics["elbo"] -= continuation
         if weight_kl:

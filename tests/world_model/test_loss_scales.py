@@ -7,7 +7,7 @@ from scipy.optimize import minimize_scalar
 
 from bayes_planet.world_model.loss_scales import LearntScales, best_sigma
 from tests.world_model.heads import terms
-from tests.world_model.tiny import STATE_SHAPES, STATE_SIZE, seed, tiny_batch, tiny_config, tiny_model
+from tests.world_model.tiny import STATE_SHAPES, seed, tiny_batch, tiny_config, tiny_model
 
 LEARNT = {"learnt_scales": True}
 
@@ -43,23 +43,17 @@ def set_scales(model, value: float) -> None:
         variable.assign(value / 30.0)  # log scales are thirty times their variables
 
 
-def test_the_total_counts_each_term_without_its_constant_and_with_free_nats():
-    """At log scales s: the sum of scale (exp(-s) L + (s - log sigma)^2 / 2), for half squared errors L."""
-    factors = {"state_scale": 2.0, "reward_scale": 3.0, "overshooting_scale": 4.0}
-    model = tiny_model(tiny_config(model=LEARNT, loss={"free_nats": 0.5, "overshooting_steps": 2, **factors}))
+def test_the_rewards_count_by_learnt_factors_and_nothing_else_does():
+    """At log scales s the rewards' terms are  scale (exp(-s) L + (s - log sigma)^2 / 2), for half squared errors L."""
+    factors = {"reward_scale": 3.0, "overshooting_scale": 4.0}
+    model = tiny_model(tiny_config(model=LEARNT, loss={"overshooting_steps": 2, "state_scale": 2.0, **factors}))
     set_scales(model, 0.7)
     found = terms(model, tiny_batch())
     constant = 0.5 * np.log(2 * np.pi)
-    losses = {
-        "state": found.metrics["loss/state"] - STATE_SIZE * constant,
-        "reward": found.metrics["loss/reward"] - constant,
-        "reward_overshooting": found.metrics["loss/reward_overshooting"] - constant,
-        "state_kl": found.metrics["loss/state_kl"] + 0.5,
-    }
-    expected = sum(
-        factor * (np.exp(-0.7) * float(loss) + (0.7 - np.log(best_sigma(loss))) ** 2 / 2)
-        for factor, loss in zip([*factors.values(), 1.0], losses.values(), strict=True)
-    )
+    losses = [float(found.metrics[f"loss/{name}"]) - constant for name in ("reward", "reward_overshooting")]
+    expected = 2.0 * found.metrics["loss/state"] + found.metrics["loss/state_kl"]
+    for factor, loss in zip(factors.values(), losses, strict=True):
+        expected += factor * (np.exp(-0.7) * loss + (0.7 - np.log(best_sigma(loss))) ** 2 / 2)
     np.testing.assert_allclose(found.total, expected, rtol=1e-5)
     np.testing.assert_allclose(found.metrics["loss_scale/reward"], 3.0 * np.exp(-0.7), rtol=1e-5)
 
@@ -76,14 +70,14 @@ def test_replicas_share_the_terms():
     alone = [model.loss(half, **{**arguments, "valid_steps": tf.constant(8.0)}) for half in halves]
     expected = sum(float(each.total) for each in alone) / 2
     np.testing.assert_allclose(sum(float(each.total) for each in shares), expected, rtol=1e-5)
-    scales = [sum(float(each.metrics["loss_scale/state"]) for each in shares), np.exp(0.4)]
+    scales = [sum(float(each.metrics["loss_scale/reward"]) for each in shares), 10 * np.exp(0.4)]
     np.testing.assert_allclose(scales[0], scales[1], rtol=1e-5)
 
 
 def test_training_finds_factors_that_do_not_know_the_unit_of_rewards():
     """Rewards ten times as large come to be counted a hundredth, where they are counted by one over their size."""
     found = []
-    for unit in (10.0, 100.0):
+    for unit in (100.0, 1000.0):
         model = tiny_model(tiny_config(model=LEARNT), STATE_SHAPES)
         batch = tiny_batch()
         batch["reward"] *= unit

@@ -1,11 +1,12 @@
-"""Factors of the loss's terms that are learnt: each term counts about one over its own size."""
+"""Factors of the loss's terms that are learnt: rewards count about one over their error, observations as it takes."""
 
 from collections.abc import Sequence
 
 import tensorflow as tf
 
 STATE_NATS = 5.0
-_RATE_SPEED = 10.0
+"""State KL a time step that `InformationRate` holds. What cheetah-run had where it was learnt best is 5.5."""
+_RATE_SPEED = 10.0  # the factor changes by 0.5% an update at most with steps of 5e-4, as the state KL follows slowly
 _SPEED = 30.0  # log scales follow the losses within some hundred updates of Adam, which parameters need not
 
 

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from scipy.optimize import minimize_scalar
 
-from bayes_planet.world_model.loss_scales import LearntScales, best_sigma
+from bayes_planet.world_model.loss_scales import STATE_NATS, InformationRate, LearntScales, best_sigma
 from tests.world_model.heads import terms
 from tests.world_model.tiny import STATE_SHAPES, seed, tiny_batch, tiny_config, tiny_model
 
@@ -38,20 +38,46 @@ def test_the_best_factor_is_the_closed_form(loss):
     np.testing.assert_allclose(tape.gradient(counted, value), 1 / sigma, rtol=2e-2)
 
 
+@pytest.mark.parametrize("nats_of_one", [0.5, 40.0])
+def test_the_factor_of_observations_comes_to_where_the_state_kl_has_its_nats(nats_of_one):
+    """For a state KL that rises with the square root of the factor."""
+    rate = InformationRate()
+    (variable,) = rate.trainable_variables
+    optimizer = tf.keras.optimizers.legacy.Adam(5e-4)
+    likelihood = tf.constant(3.0)
+
+    @tf.function
+    def update():
+        nats = nats_of_one * tf.exp(0.5 * rate.log_scale)
+        with tf.GradientTape() as tape:
+            tape.watch(likelihood)
+            counted = rate(likelihood, nats)
+        learns, factor = tape.gradient(counted, [variable, likelihood])
+        optimizer.apply_gradients([(learns, variable)])
+        return factor, counted / likelihood
+
+    for _ in range(2000):
+        factor, counted = update()
+    np.testing.assert_allclose(factor, (STATE_NATS / nats_of_one) ** 2, rtol=0.05)
+    np.testing.assert_allclose(counted, factor, rtol=1e-6)
+
+
 def set_scales(model, value: float) -> None:
     for variable in model._scales.trainable_variables:
         variable.assign(value / 30.0)  # log scales are thirty times their variables
 
 
-def test_the_rewards_count_by_learnt_factors_and_nothing_else_does():
+def test_rewards_and_observations_count_by_learnt_factors_and_nothing_else_does():
     """At log scales s the rewards' terms are  scale (exp(-s) L + (s - log sigma)^2 / 2), for half squared errors L."""
     factors = {"reward_scale": 3.0, "overshooting_scale": 4.0}
     model = tiny_model(tiny_config(model=LEARNT, loss={"overshooting_steps": 2, "state_scale": 2.0, **factors}))
     set_scales(model, 0.7)
+    (rate,) = model._rate.trainable_variables
+    rate.assign(0.03)  # a log factor of 0.3
     found = terms(model, tiny_batch())
     constant = 0.5 * np.log(2 * np.pi)
     losses = [float(found.metrics[f"loss/{name}"]) - constant for name in ("reward", "reward_overshooting")]
-    expected = 2.0 * found.metrics["loss/state"] + found.metrics["loss/state_kl"]
+    expected = 2.0 * np.exp(0.3) * found.metrics["loss/state"] + found.metrics["loss/state_kl"]
     for factor, loss in zip(factors.values(), losses, strict=True):
         expected += factor * (np.exp(-0.7) * loss + (0.7 - np.log(best_sigma(loss))) ** 2 / 2)
     np.testing.assert_allclose(found.total, expected, rtol=1e-5)
@@ -70,8 +96,8 @@ def test_replicas_share_the_terms():
     alone = [model.loss(half, **{**arguments, "valid_steps": tf.constant(8.0)}) for half in halves]
     expected = sum(float(each.total) for each in alone) / 2
     np.testing.assert_allclose(sum(float(each.total) for each in shares), expected, rtol=1e-5)
-    scales = [sum(float(each.metrics["loss_scale/reward"]) for each in shares), 10 * np.exp(0.4)]
-    np.testing.assert_allclose(scales[0], scales[1], rtol=1e-5)
+    for name, factor in (("reward", 10 * np.exp(0.4)), ("observations", 1.0)):
+        np.testing.assert_allclose(sum(each.metrics[f"loss_scale/{name}"] for each in shares), factor, rtol=1e-5)
 
 
 def test_training_finds_factors_that_do_not_know_the_unit_of_rewards():

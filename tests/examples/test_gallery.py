@@ -58,24 +58,28 @@ def test_lstm_is_as_accurate_as_its_twin_and_better_calibrated():
     assert bayesian["nll"] < twin["nll"] and bayesian["ece"] < twin["ece"]
 
 
-def test_completions_keep_what_is_given_and_losslessly_coded_bits_add_up():
+def test_pixels_are_guessed_and_predicted_from_those_before_them_alone():
     import tensorflow as tf
 
     from examples.gallery import image_transformer
 
     known, new = image_transformer.load(8, 4, seed=1)
     assert image_transformer.code_length(known, known) <= 8.01
-    flat = np.full_like(known, 7)
-    assert image_transformer.png(flat, flat) < image_transformer.code_length(known, new)
+    shaded = np.arange(8)[:, None, None] * 5 + np.arange(8)[:, None] * 3 + np.array([10, 20, 30])
+    found = np.reshape(image_transformer.differences(shaded[None].astype(np.int32)), [8, 8, 3])
+    assert (found[:, 1:, 0] == 3).all() and not found[:, 1:, 1:].any()  # the median misses the smaller slope
     for mixture in (True, False):
         model = image_transformer.image_transformer(mixture, 8, 1)
         first = image_transformer.log_prob(model, mixture, tf.constant(new))
-        later = new.copy()
-        later[:, 4:] = 3
-        half = slice(0, 96)
-        np.testing.assert_allclose(
-            image_transformer.log_prob(model, mixture, tf.constant(later))[:, half], first[:, half], atol=1e-5
-        )
+        for place in (0, 1, 24, 100):
+            later = new.copy().reshape(-1, 192)
+            later[:, place + 1 :] = 3
+            again = image_transformer.log_prob(model, mixture, tf.constant(later.reshape(new.shape)))
+            np.testing.assert_allclose(again[:, : place + 1], first[:, : place + 1], atol=1e-4)
+        every = np.repeat(new[:1].reshape(1, 192), 256, 0)
+        every[:, 100] = np.arange(256)
+        masses = image_transformer.log_prob(model, mixture, tf.constant(every.reshape(-1, 8, 8, 3)))[:, 100]
+        np.testing.assert_allclose(np.sum(np.exp(masses)), 1, atol=1e-3)
 
 
 @pytest.mark.slow

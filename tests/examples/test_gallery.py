@@ -68,18 +68,16 @@ def test_pixels_are_guessed_and_predicted_from_those_before_them_alone():
     shaded = np.arange(8)[:, None, None] * 5 + np.arange(8)[:, None] * 3 + np.array([10, 20, 30])
     found = np.reshape(image_transformer.differences(shaded[None].astype(np.int32)), [8, 8, 3])
     assert (found[:, 1:, 0] == 3).all() and not found[:, 1:, 1:].any()  # the median misses the smaller slope
+    row, places = new[0].reshape(192), [0, 1, 24, 100]
+    later = [np.where(np.arange(192) > place, 3, row) for place in places]
+    every = np.where(np.arange(192) == 24, np.arange(256)[:, None], row)
+    patches = tf.constant(np.stack([row, *later, *every]).reshape(-1, 8, 8, 3), tf.int32)
     for mixture in (True, False):
         model = image_transformer.image_transformer(mixture, 8, 1)
-        first = image_transformer.log_prob(model, mixture, tf.constant(new))
-        for place in (0, 1, 24, 100):
-            later = new.copy().reshape(-1, 192)
-            later[:, place + 1 :] = 3
-            again = image_transformer.log_prob(model, mixture, tf.constant(later.reshape(new.shape)))
-            np.testing.assert_allclose(again[:, : place + 1], first[:, : place + 1], atol=1e-4)
-        every = np.repeat(new[:1].reshape(1, 192), 256, 0)
-        every[:, 100] = np.arange(256)
-        masses = image_transformer.log_prob(model, mixture, tf.constant(every.reshape(-1, 8, 8, 3)))[:, 100]
-        np.testing.assert_allclose(np.sum(np.exp(masses)), 1, atol=1e-3)
+        first, *found = image_transformer.log_prob(model, mixture, patches).numpy()
+        for place, again in zip(places, found, strict=False):
+            np.testing.assert_allclose(again[: place + 1], first[: place + 1], atol=1e-4)
+        np.testing.assert_allclose(np.sum(np.exp(np.stack(found[len(places) :])[:, 24])), 1, atol=1e-3)
 
 
 @pytest.mark.slow

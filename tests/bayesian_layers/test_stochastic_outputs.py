@@ -122,6 +122,23 @@ def test_mixture_of_logistics_against_scipy():
     np.testing.assert_allclose(y.distribution.prob(0.3), density, rtol=1e-4)
 
 
+@pytest.mark.parametrize("units", [None, 2])
+def test_mixture_of_logistics_around_guesses(units):
+    shape = [4, 3] if units is None else [4, 2, 3]
+    layer = bl.MixtureLogistic(units, num_components=3)
+    layer.build(X.shape)
+    logits, loc, scale = (part.reshape(shape) for part in np.split(layer.projection(X).numpy(), 3, -1))
+    weights = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    for last in (1, 3):
+        guess = np.random.default_rng(last).normal(size=[*shape[:-1], last]).astype(np.float32)
+        found = bl.Discretize(16)(layer(X, loc=guess)).distribution.prob(0.2)
+        cdf = scipy.stats.logistic(loc + guess, np.log1p(np.exp(scale))).cdf
+        np.testing.assert_allclose(found, (weights * (cdf(4 / 15) - cdf(2 / 15))).sum(-1), rtol=1e-3)
+    for wrong in (np.zeros(shape[:-1], np.float32), np.zeros([*shape[:-1], 2], np.float32)):
+        with pytest.raises(ValueError, match="Accepted: one that"):
+            layer(X, loc=wrong)
+
+
 @pytest.mark.parametrize(
     "base",
     [

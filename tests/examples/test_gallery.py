@@ -58,24 +58,26 @@ def test_lstm_is_as_accurate_as_its_twin_and_better_calibrated():
     assert bayesian["nll"] < twin["nll"] and bayesian["ece"] < twin["ece"]
 
 
-def test_completions_keep_what_is_given_and_losslessly_coded_bits_add_up():
+def test_pixels_are_guessed_and_predicted_from_those_before_them_alone():
     import tensorflow as tf
 
     from examples.gallery import image_transformer
 
     known, new = image_transformer.load(8, 4, seed=1)
     assert image_transformer.code_length(known, known) <= 8.01
-    flat = np.full_like(known, 7)
-    assert image_transformer.png(flat, flat) < image_transformer.code_length(known, new)
+    shaded = np.arange(8)[:, None, None] * 5 + np.arange(8)[:, None] * 3 + np.array([10, 20, 30])
+    found = np.reshape(image_transformer.differences(shaded[None].astype(np.int32)), [8, 8, 3])
+    assert (found[:, 1:, 0] == 3).all() and not found[:, 1:, 1:].any()  # the median misses the smaller slope
+    row, places = new[0].reshape(192), [0, 1, 24, 100]
+    later = [np.where(np.arange(192) > place, 3, row) for place in places]
+    every = np.where(np.arange(192) == 24, np.arange(256)[:, None], row)
+    patches = tf.constant(np.stack([row, *later, *every]).reshape(-1, 8, 8, 3), tf.int32)
     for mixture in (True, False):
         model = image_transformer.image_transformer(mixture, 8, 1)
-        first = image_transformer.log_prob(model, mixture, tf.constant(new))
-        later = new.copy()
-        later[:, 4:] = 3
-        half = slice(0, 96)
-        np.testing.assert_allclose(
-            image_transformer.log_prob(model, mixture, tf.constant(later))[:, half], first[:, half], atol=1e-5
-        )
+        first, *found = image_transformer.log_prob(model, mixture, patches).numpy()
+        for place, again in zip(places, found, strict=False):
+            np.testing.assert_allclose(again[: place + 1], first[: place + 1], atol=1e-4)
+        np.testing.assert_allclose(np.sum(np.exp(np.stack(found[len(places) :])[:, 24])), 1, atol=1e-3)
 
 
 @pytest.mark.slow

@@ -69,11 +69,7 @@ class StochasticOutput(tf.keras.layers.Layer):
         self.built = True
 
     def call(self, inputs: tf.Tensor, seed: Any = None) -> RandomVariable:
-        parameters = tf.convert_to_tensor(inputs)
-        if self.projection is not None:
-            parameters = self.projection(parameters)
-        distribution = self.distribution(tf.cast(parameters, self.variable_dtype))
-        return RandomVariable(distribution, seed=None if seed is None else as_seed(seed), name=self.name)
+        return self._variable(self.distribution(self._parameters(inputs)), seed)
 
     def distribution(self, parameters: tf.Tensor) -> tfd.Distribution:
         """The distribution with these parameters, a tensor [..., size]."""
@@ -86,6 +82,15 @@ class StochasticOutput(tf.keras.layers.Layer):
             "kernel_initializer": tf.keras.initializers.serialize(self.kernel_initializer),
             "bias_initializer": tf.keras.initializers.serialize(self.bias_initializer),
         }
+
+    def _parameters(self, inputs: tf.Tensor) -> tf.Tensor:
+        parameters = tf.convert_to_tensor(inputs)
+        if self.projection is not None:
+            parameters = self.projection(parameters)
+        return tf.cast(parameters, self.variable_dtype)
+
+    def _variable(self, distribution: tfd.Distribution, seed: Any) -> RandomVariable:
+        return RandomVariable(distribution, seed=None if seed is None else as_seed(seed), name=self.name)
 
     def _split(self, parameters: tf.Tensor, parts: int) -> list[tf.Tensor]:
         size = parameters.shape[-1]
@@ -182,8 +187,13 @@ class MixtureLogistic(StochasticOutput):
         logits_constraint, loc_constraint, scale_constraint: functions of the raw parameters; the scale must become
             positive.
 
+    Call arguments:
+        inputs, seed: see StochasticOutput.
+        loc: added to the components' locations, so that the network predicts the difference to a guess. It broadcasts
+            to [..., units, K], or [..., K] where there are no units: one for each component, or a last axis of 1.
+
     Raises:
-        ValueError: neither number given.
+        ValueError: neither number given; at the call, a `loc` that does not broadcast.
 
     Source: Salimans et al. 2017, "PixelCNN++"; edward2's MixtureLogistic.
     """
@@ -215,7 +225,10 @@ class MixtureLogistic(StochasticOutput):
     def projected_size(self) -> int:
         return 3 * self.num_components * (self.units or 1)
 
-    def distribution(self, parameters: tf.Tensor) -> tfd.Distribution:
+    def call(self, inputs: tf.Tensor, seed: Any = None, loc: Any = None) -> RandomVariable:  # type: ignore[override]
+        return self._variable(self.distribution(self._parameters(inputs), loc), seed)
+
+    def distribution(self, parameters: tf.Tensor, guess: Any = None) -> tfd.Distribution:  # type: ignore[override]
         parts = self._split(parameters, 3)
         if self.units is not None:
             shape = tf.concat([tf.shape(parts[0])[:-1], [self.units, self.num_components]], 0)
@@ -223,6 +236,14 @@ class MixtureLogistic(StochasticOutput):
             parts = [tf.ensure_shape(tf.reshape(part, shape), known) for part in parts]
         rules = (self.logits_constraint, self.loc_constraint, self.scale_constraint)
         logits, loc, scale = (part if rule is None else rule(part) for part, rule in zip(parts, rules, strict=True))
+        if guess is not None:
+            guess = tf.cast(guess, loc.dtype)
+            if guess.shape.rank != loc.shape.rank or guess.shape[-1] not in (1, self.num_components):
+                raise ValueError(
+                    f"MixtureLogistic {self.name!r} was given a loc of shape {guess.shape}. Accepted: one that "
+                    f"broadcasts to {loc.shape}; a guess for all components has the last axis 1."
+                )
+            loc += guess
         return tfd.MixtureSameFamily(tfd.Categorical(logits=logits), tfd.Logistic(loc, scale))
 
     def get_config(self) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def make_case() -> Case:
         env={"observations": "pixels"},
         model={"reward_layers": 2},
         # Between the state KLs of this case, so that some steps are clamped and some are not.
-        loss={"free_nats": 5.0, "image_fraction": 1.0},
+        loss={"free_nats": 1.71, "image_fraction": 1.0},
         train={"precision": "float32", "batch_size": 2, "sequence_length": 4},
     )
     model = tiny_model(config, IMAGE_SHAPES)

@@ -36,4 +36,4 @@ def test_updates_on_padded_sequences_learn_the_reward_and_the_end(tmp_path):
     first, last = (np.mean([row["loss/reward"] for row in part]) - constant for part in (rows[:5], rows[-5:]))
     assert 0 < last < 0.5 * first
     assert np.mean([row["loss/continuation"] for row in rows[-5:]]) < 0.5 * rows[0]["loss/continuation"] + 0.1
-    assert rows[0]["loss/state"] == pytest.approx(3 * constant + 1.5, abs=1.0)  # three entries of variance 1
+    assert rows[0]["loss/state"] == pytest.approx(3 * constant + 1.5, abs=1.5)  # three entries of variance 1

@@ -152,7 +152,7 @@ def test_it_learns_the_returns_of_two_kinds_of_sequences():
     batch["state"][:8] += 4.0
     batch["state"][8:] -= 4.0
     batch["reward"][:8], batch["reward"][8:] = 1.0, -0.5
-    train(model, batch, 0.01, updates=300)
+    train(model, batch, 0.01, updates=600)
     posterior, _ = model.observe(batch, seed(5))
     value = model.value(posterior.features).numpy()[:, 2:]
     assert abs(value[:8].mean() - 10.0) < 1.5 and abs(value[8:].mean() + 5.0) < 1.5

@@ -117,7 +117,7 @@ def test_training_finds_factors_that_do_not_know_the_unit_of_rewards():
             optimizer.apply_gradients(zip(tape.gradient(found.total, variables), variables, strict=True))
             return found.metrics["loss_scale/reward"]
 
-        for _ in range(400):
+        for _ in range(150):
             factor = update()
         found.append(float(factor))
     assert found[0] / found[1] == pytest.approx(100.0, rel=0.1)

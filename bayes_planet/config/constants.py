@@ -103,8 +103,8 @@ def _searches(planner: dict[str, Any]) -> dict[str, Any]:
         return planner
     for method, values in SEARCHES.items():
         if before == values:
-            left = {name: value for name, value in planner.items() if name not in before}
-            return left | {"method": method if left.get("method", "cem") == "cem" else left["method"]}
+            left = {"method": "cem"} | {name: value for name, value in planner.items() if name not in before}
+            return left | ({"method": method} if left["method"] == "cem" else {})
     name, value = next(iter(before.items()))
     each = (", ".join(f"{key} {_yaml(one)}" for key, one in values.items()) for values in SEARCHES.values())
     kinds = "; ".join(f"{method}: {values}" for method, values in zip(SEARCHES, each, strict=True))

@@ -112,22 +112,26 @@ class PlannerConfig(Settings):
     @property
     def warm_start(self) -> bool:
         """Whether a search starts from the last plan, moved on by a step, instead of from 0 (iCEM, Sec. 3.4)."""
-        return self.method == "icem"
+        return self._search["warm_start"]
 
     @property
     def elites_kept(self) -> int:
         """Elites that take part in the next iteration, and in the next decision (iCEM, Sec. 3.2)."""
-        return round(SEARCHES["icem"]["elites_kept"] * self.elites) if self.method == "icem" else 0
+        return round(self._search["elites_kept"] * self.elites)
 
     @property
     def noise_exponent(self) -> float:
         """The candidates' noise has the power spectrum 1 / f^noise_exponent over time (iCEM, Sec. 3.1)."""
-        return SEARCHES["icem" if self.method == "icem" else "cem"]["noise_exponent"]
+        return self._search["noise_exponent"]
 
     @property
     def candidates_decay(self) -> float:
         """Factor by which candidates become fewer from one iteration to the next (iCEM, Sec. 3.3)."""
-        return SEARCHES["icem" if self.method == "icem" else "cem"]["candidates_decay"]
+        return self._search["candidates_decay"]
+
+    @property
+    def _search(self) -> dict[str, Any]:
+        return SEARCHES.get(self.method, SEARCHES["cem"])
 
     def check(self) -> None:
         require(self.elites <= self.candidates, "planner.elites", self.elites, f"at most planner.candidates, {self.candidates}")

@@ -33,15 +33,10 @@ class Planner:
         self.world_model = world_model
         self.config = config
 
-    @property
-    def kept(self) -> int:
-        """E, the elites that go on from one iteration to the next."""
-        return self.config.elites_kept
-
     def no_plan(self, batch: int) -> Plan:
         """What comes before the first decision of an episode: zeros."""
         shape = [self.config.horizon, self.world_model.action_size]
-        return Plan(tf.zeros([batch, *shape]), tf.zeros([batch, self.kept, *shape]))
+        return Plan(tf.zeros([batch, *shape]), tf.zeros([batch, self.config.elites_kept, *shape]))
 
     def plan(self, state: State, seed: tf.Tensor) -> tf.Tensor:
         """Action sequences float32 [B, T, A] in [-1, 1] for states [B, ...], B known when tracing; seed int32 [2]."""
@@ -56,7 +51,7 @@ class Planner:
         fold = tf.random.experimental.stateless_fold_in
         if config.method == "policy":
             plan = self._policy_plans(state, 1, fold(seed, 2))
-            return Plan(plan[:, 0], tf.repeat(plan, self.kept, axis=1))
+            return Plan(plan[:, 0], tf.repeat(plan, self.config.elites_kept, axis=1))
         proposals = None
         if config.policy_candidates:
             proposals = self._policy_plans(state, config.policy_candidates, fold(seed, 2))
@@ -85,7 +80,7 @@ class Planner:
             iterations=config.iterations,
             seed=fold(seed, 0),
             noise_exponent=config.noise_exponent,
-            kept=self.kept,
+            kept=config.elites_kept,
             start=last.shifted() if config.warm_start and last is not None else None,
             proposals=proposals,
         )

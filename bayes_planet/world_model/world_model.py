@@ -107,10 +107,8 @@ class WorldModel(tf.Module):
 
         self._reward_head = head("reward_head")
         self._continuation_head = head("continuation_head") if model.continuation else None
-        self._scales: LearntScales | None = None
-        if model.learnt_scales:
-            self._scales = LearntScales(["reward", "reward_overshooting"])
-            self._rate = InformationRate()
+        self._scales = LearntScales(["reward", "reward_overshooting"]) if model.learnt_scales else None
+        self._rate = InformationRate() if model.learnt_scales else None
         self._build()
 
     def _build(self) -> None:
@@ -260,8 +258,8 @@ class WorldModel(tf.Module):
         """The sequential-VAE loss with the weights' KL: image + 10 reward + max(0, KL - free nats) + weight KL / N.
 
         With `model.continuation` 10 times the continuation's negative log-likelihood is added, with
-        `loss.overshooting_steps` that of the rewards predicted so many steps ahead. With `model.learnt_scales` the
-        rewards' terms count by factors that are learnt (`LearntScales`).
+        `loss.overshooting_steps` that of the rewards predicted so many steps ahead. With `model.learnt_scales` rewards
+        (`LearntScales`) and what is observed (`InformationRate`) count by factors that are learnt.
 
         Args:
           batch: 'image' uint8 [B, T, 64, 64, 3] and/or 'state' [B, T, n], 'action' [B, T, A] that led to the
@@ -319,7 +317,7 @@ class WorldModel(tf.Module):
         share_of_steps = tf.reduce_sum(mask) / valid_steps
         scale = {"image": scales.image_scale, "state": scales.state_scale}
         observed = tf.add_n([scale[key] * value for key, value in likelihoods.items()])
-        if self._scales is not None:
+        if self._rate is not None:
             metrics["loss_scale/observations"] = tf.exp(self._rate.log_scale) / replicas
             observed = self._rate(observed, state_kl, replicas)
         total = (

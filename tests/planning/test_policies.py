@@ -29,7 +29,7 @@ def test_without_a_search_it_does_what_the_mean_of_the_policy_does():
     ahead = act_ahead(model.rssm, model.policy, state, tf.zeros([2, 3, 1]), seed=FOLD(FOLD(seed(1), 2), 1))
     np.testing.assert_allclose(plan.mean, ahead.actions, rtol=1e-6)
     np.testing.assert_allclose(plan.mean[:, 0, 0], [0.4, -0.4], rtol=1e-5)
-    assert plan.elites.shape == (2, planner.kept, 3, 1)
+    assert plan.elites.shape == (2, planner.config.elites_kept, 3, 1)
 
 
 def test_proposals_take_the_place_of_draws_and_are_chosen_where_they_are_best():

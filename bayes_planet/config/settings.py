@@ -84,6 +84,7 @@ class LossConfig(Settings):
     reward_scale: float = setting(10.0, "factor on the reward's negative log-likelihood", at_least(0), "google-research/planet", change="announced")
     image_scale: float = setting(1.0, "factor on the image's negative log-likelihood", at_least(0), "google-research/planet", change="announced")
     image_fraction: float = setting(1.0, "share of a batch's images, drawn afresh each update, that are decoded; the loss stays unbiased", within(0, 1, "above 0, to 1", open_low=True), change="announced")
+    image_shift: int = setting(0, "pixels at most, drawn afresh each update for each sequence, that its images are moved by each way before they are encoded; those decoded stay where they are", within(0, 32, "whole pixels, 0 to 32"), "DrQ (Kostrikov et al. 2021)", change="announced")
     state_scale: float = setting(1.0, "factor on the state observation's negative log-likelihood", at_least(0), change="announced")
     overshooting_steps: int = setting(0, "agent steps ahead that training predicts rewards without looking, from every posterior state; 0: none", at_least(0), change="announced")
     overshooting_scale: float = setting(100.0, "with overshooting_steps, factor on these rewards' mean negative log-likelihood", at_least(0), change="announced")

@@ -290,8 +290,11 @@ class WorldModel(tf.Module):
 
         prepared = self.prepare(batch, fold(seed, 0))
         weights, per_step = self.sample_weights(weight_seed, batch["action"].shape[1])
+        seen = prepared
+        if "image" in prepared and scales.image_shift:
+            seen = {**prepared, "image": images.random_shift(prepared["image"], scales.image_shift, fold(seed, 4))}
         posterior, prior = self.rssm.observe(
-            self.embed(prepared), batch["action"], seed=fold(seed, 1), weights=weights, weights_per_step=per_step
+            self.embed(seen), batch["action"], seed=fold(seed, 1), weights=weights, weights_per_step=per_step
         )
         features = posterior.features
         likelihoods = {

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bayes_planet.world_model.networks.images import preprocess, to_uint8
+from bayes_planet.world_model.networks.images import preprocess, random_shift, to_uint8
 from tests.world_model.tiny import seed
 
 # Every brightness, 192 times.
@@ -50,3 +50,21 @@ def test_the_middle_of_each_level_comes_back_as_its_brightness():
 def test_images_that_are_not_bytes_are_refused():
     with pytest.raises(ValueError, match="uint8"):
         preprocess(tf.zeros([1, 64, 64, 3]), seed(1))
+
+
+def test_random_shift_is_one_window_of_the_padded_images_for_each_sequence():
+    rng = np.random.default_rng(0)
+    sequences = rng.integers(0, 256, (40, 3, 6, 7, 3)).astype(np.float32)
+    moved = tf.function(random_shift)(tf.constant(sequences), 2, tf.constant([3, 4])).numpy()
+    padded = np.pad(sequences, [(0, 0), (0, 0), (2, 2), (2, 2), (0, 0)], mode="edge")
+    found = []
+    for row in range(len(sequences)):
+        windows = [
+            place
+            for place in np.ndindex(5, 5)
+            if np.array_equal(moved[row], padded[row, :, place[0] : place[0] + 6, place[1] : place[1] + 7])
+        ]
+        assert len(windows) == 1
+        found.extend(windows)
+    assert {each[0] for each in found} == {each[1] for each in found} == set(range(5))
+    np.testing.assert_array_equal(random_shift(tf.constant(sequences), 0, tf.constant([3, 4])), sequences)

@@ -44,3 +44,28 @@ def flatten_images(image: tf.Tensor) -> tf.Tensor:
 def to_uint8(image: tf.Tensor) -> tf.Tensor:
     """Images of the model, float [..., H, W, 3] around [-0.5, 0.5], as uint8 for people to look at."""
     return tf.cast(tf.clip_by_value((tf.cast(image, tf.float32) + 0.5) * 256.0, 0.0, 255.0), tf.uint8)
+
+
+def random_shift(sequences: tf.Tensor, pixels: int, seed: tf.Tensor) -> tf.Tensor:
+    """Moves the images of each sequence together, up and down and to the sides; what comes in repeats the border.
+
+    An encoder that must say the same wherever the image lies overfits a small replay less.
+
+    Args:
+      sequences: [B, T, height, width, channels].
+      pixels: the largest distance, 0 or more, along each axis.
+      seed: int32 [2].
+
+    Returns:
+      The same shape and dtype.
+
+    Source: DrQ (Kostrikov et al. 2021), Sec. 3, where each image moves by itself.
+    """
+    height, width = sequences.shape[2:4]
+    offsets = tf.random.stateless_uniform([2, tf.shape(sequences)[0], 1], seed, -pixels, pixels + 1, tf.int32)
+    rows, columns = (
+        tf.clip_by_value(tf.range(length)[None] + offset, 0, length - 1)
+        for length, offset in zip((height, width), tf.unstack(offsets), strict=True)
+    )
+    moved = tf.gather(sequences, rows, axis=2, batch_dims=1)
+    return tf.ensure_shape(tf.gather(moved, columns, axis=3, batch_dims=1), sequences.shape)

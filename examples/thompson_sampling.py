@@ -1,7 +1,7 @@
 """Thompson sampling against planning under the mean weights, on Pendulum-v1 from its state.
 
-`planner.weights=sample` plans every decision under one draw of the transition's weights, so the agent also tries what
-may be good; `mean` plans under the posterior mean. Each way is trained with the same seeds. The return while training
+`planner.weight_samples=1` plans every decision under one draw of the transition's weights, so the agent also tries what
+may be good; 0 plans under the posterior's mean. Each way is trained with the same seeds. The return while training
 counts what exploring costs, that of the evaluation (each under its own planner) what it brought.
 
     python examples/thompson_sampling.py --episodes 30 --seeds 3
@@ -16,6 +16,9 @@ import numpy as np
 from bayes_planet import BayesPlanet
 from bayes_planet.agents.callbacks import BaseCallback
 from bayes_planet.report.reading.statistics import Estimate, difference, estimate
+
+
+DRAWS = {"mean": 0, "sample": 1}
 
 
 class TrainingReturns(BaseCallback):
@@ -34,7 +37,7 @@ def train(weights: str, seed: int, options: argparse.Namespace) -> tuple[np.ndar
     """Returns of the training episodes and of the evaluation of one run."""
     config = ["state"] if options.size == "small" else ["state", "debug"]
     training = TrainingReturns()
-    with BayesPlanet(options.task, config, seed=seed, overrides={"planner.weights": weights}) as model:
+    with BayesPlanet(options.task, config, seed=seed, overrides={"planner.weight_samples": DRAWS[weights]}) as model:
         model.learn(episodes=options.episodes, callbacks=[training])
         return np.array(training.returns), np.array(model.evaluate(options.evaluation_episodes).returns)
 

@@ -240,19 +240,14 @@ def test_numbers_are_finite_unless_the_setting_says_what_infinity_means(key, tmp
                 presets.load(*arguments)
 
 
-CAUTION = ["planner.weights=average", "planner.weight_samples=4", "planner.uncertainty_bonus=-10"]
+CAUTION = ["planner.weight_samples=4", "planner.uncertainty_bonus=-10"]
 
 
 @pytest.mark.parametrize(
     ("names", "further", "accepted"),
     [
-        (["bayes_planet"], ["planner.weights=mean"], "planner.weights=average and planner.weight_samples=2 or more"),
-        (["bayes_planet"], ["planner.weights=sample"], "planner.weights=average and planner.weight_samples=2 or more"),
-        (
-            ["bayes_planet"],
-            ["planner.weight_samples=1"],
-            "planner.weights=average and planner.weight_samples=2 or more",
-        ),
+        (["bayes_planet"], ["planner.weight_samples=0"], "planner.weight_samples=2 or more"),
+        (["bayes_planet"], ["planner.weight_samples=1"], "planner.weight_samples=2 or more"),
         (["planet"], [], "a belief over weights (model.bayesian.layers)"),
     ],
 )
@@ -441,6 +436,14 @@ def test_a_config_of_an_earlier_version_is_read_where_it_gives_what_are_constant
     ):
         presets.read(tmp_path / "run.yaml")
     assert not set(constants.FORMER) & set(DEFAULTS)
+
+
+@pytest.mark.parametrize(("weights", "samples", "draws"), [("mean", 5, 0), ("sample", 5, 1), ("average", 5, 5)])
+def test_the_planner_s_kind_of_weights_of_an_earlier_version_is_read_as_a_number_of_draws(weights, samples, draws):
+    read = presets.load(["bayes_planet", {"planner.weights": weights, "planner.weight_samples": samples}])
+    assert read.planner.weight_samples == draws
+    with pytest.raises(presets.ConfigError, match=r"planner\.weights is 'all'.*Accepted: planner\.weight_samples"):
+        presets.load([], ["planner.weights=all"])
 
 
 @pytest.mark.parametrize("method", ["cem", "icem"])

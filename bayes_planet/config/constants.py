@@ -70,7 +70,7 @@ def modern(settings: Mapping[str, Any]) -> dict[str, Any]:
         env = settings.get("env")
         left["model"] = _units(model, isinstance(env, Mapping) and env.get("observations") == "pixels")
     if isinstance(planner := left.get("planner"), dict):
-        left["planner"] = _searches(planner)
+        left["planner"] = _draws(_searches(planner))
     return left
 
 
@@ -112,6 +112,20 @@ def _searches(planner: dict[str, Any]) -> dict[str, Any]:
         f"planner.{name} is {value!r}. It was a setting before version 0.2. Accepted: planner.method in place of it "
         f"and its like ({kinds})."
     )
+
+
+def _draws(planner: dict[str, Any]) -> dict[str, Any]:
+    """`planner` settings, with `weight_samples` in place of what kind of weights it was before."""
+    if "weights" not in planner:
+        return planner
+    left = {name: value for name, value in planner.items() if name != "weights"}
+    draws = {"mean": 0, "sample": 1, "average": planner.get("weight_samples")}.get(planner["weights"])
+    if draws is None:
+        raise ValueError(
+            f"planner.weights is {planner['weights']!r}. It was a setting before version 0.2. Accepted: "
+            "planner.weight_samples in place of it (mean: 0; sample: 1; average: the number of draws)."
+        )
+    return left | {"weight_samples": draws}
 
 
 def is_former(key: str, value: Any) -> bool:

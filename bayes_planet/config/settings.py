@@ -104,9 +104,8 @@ class PlannerConfig(Settings):
     candidates: int = setting(1000, "plans drawn an iteration", at_least(1), "PlaNet, App. A", change="announced")
     elites: int = setting(100, "best plans the next distribution is fitted to", at_least(1), "PlaNet, App. A", change="announced")
     iterations: int = setting(10, "refits of the plan distribution a decision", at_least(1), "PlaNet, App. A", change="announced")
-    weights: str = setting("mean", "weights candidates are rolled out under: mean; sample (one draw a decision); average (every candidate under each of weight_samples draws)", one_of("mean", "sample", "average"), change="announced")
-    weight_samples: int = setting(1, "weight draws for average", at_least(1), change="announced")
-    uncertainty_bonus: float = setting(0.0, "with average: return = mean + bonus * stddev over weight draws; negative: cautious", change="announced")
+    weight_samples: int = setting(0, "draws of the weights that every candidate is rolled out under; the return is the mean over them. 1: one draw a decision (Thompson sampling); 0: no draw, the posterior's mean", at_least(0), change="announced")
+    uncertainty_bonus: float = setting(0.0, "with weight_samples, return = mean + bonus * stddev over the draws; negative: cautious", change="announced")
     policy_candidates: int = setting(0, "with model.policy, plans of the actor that take part in the first iteration: what its mean does, the others with its noise", at_least(0), "TD-MPC (Hansen et al. 2022), Sec. 3.1", change="announced")
     value_scale: float = setting(0.0, "with model.value, factor on the value of the state that a plan ends in, which is added to its rewards; 0: the rewards alone", at_least(0), "POLO (Lowrey et al. 2019), Eq. 2", change="announced")
 
@@ -221,8 +220,8 @@ class Config(Settings):
         require(model.policy or planner.policy_candidates == 0, "planner.policy_candidates", planner.policy_candidates, "0 without model.policy=true, which trains the actor")
         require(model.vector_layers >= 1 or self.env.observations == "pixels", "model.vector_layers", model.vector_layers, "1 or more layers for state observations")
         require(model.policy or planner.method != "policy", "planner.method", planner.method, "cem or icem without model.policy=true, which trains the actor")
-        bonus, averaged = planner.uncertainty_bonus, planner.weights == "average" and planner.weight_samples >= 2
-        require(bonus == 0 or averaged, "planner.uncertainty_bonus", bonus, "0 without planner.weights=average and planner.weight_samples=2 or more, over which it weighs the stddev")
+        bonus = planner.uncertainty_bonus
+        require(bonus == 0 or planner.weight_samples >= 2, "planner.uncertainty_bonus", bonus, "0 without planner.weight_samples=2 or more, over which it weighs the stddev")
         random = model.bayesian.layers or model.factory != "WorldModel"
         require(bonus == 0 or bool(random), "planner.uncertainty_bonus", bonus, "0 without a belief over weights (model.bayesian.layers), as all draws of the weights are equal")
 

@@ -55,9 +55,8 @@ class Planner:
         proposals = None
         if config.policy_candidates:
             proposals = self._policy_plans(state, config.policy_candidates, fold(seed, 2))
-        draws = config.weight_samples if config.weights == "average" else 1
-        weights = self.draw_weights(fold(seed, 1), draws)
-        axis = draws if weights and config.weights == "average" else 0
+        weights = self.draw_weights(fold(seed, 1))
+        axis = config.weight_samples if weights and config.weight_samples >= 2 else 0
 
         def evaluate(actions: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
             # The rollout's rows: [B * N] in environment-major order, or [S, B * N] with an axis for the draws.
@@ -66,7 +65,7 @@ class Planner:
             if axis:
                 start = State(*(tf.tile(value[None], [axis, 1, 1]) for value in start))
             rows = self._rows(actions, axis, repeated)
-            shared = "draws" if config.weights == "average" else "no"
+            shared = "draws" if config.weight_samples >= 2 else "no"
             imagined = rssm.imagine(rows, start, seed=seed, weights=weights, shared_noise=shared, unroll=True)
             return self._returns(self.returns(imagined.features), axis, batch, repeated)
 
@@ -109,14 +108,12 @@ class Planner:
             value *= tf.reduce_prod(goes_on, -1)
         return tf.reduce_sum(rewards, -1) + value
 
-    def draw_weights(self, seed: tf.Tensor, draws: int) -> dict:
-        """The weights that candidates are rolled out under: a weight sample; of `draws` draws with `average`."""
-        rssm = self.world_model.rssm
-        if self.config.weights == "mean":
+    def draw_weights(self, seed: tf.Tensor) -> dict:
+        """The weights that candidates are rolled out under, with a leading axis for 2 or more draws."""
+        rssm, draws = self.world_model.rssm, self.config.weight_samples
+        if not draws:
             return bayesian_layers.posterior_mean(rssm, compact=True)
-        if self.config.weights == "sample":
-            return bayesian_layers.sample_weights(rssm, seed, shared=True)
-        return bayesian_layers.sample_weights(rssm, seed, samples=draws, shared=True)
+        return bayesian_layers.sample_weights(rssm, seed, samples=draws if draws >= 2 else None, shared=True)
 
     def _rows(self, actions: tf.Tensor, axis: int, repeated: int) -> tf.Tensor:
         batch, _, horizon, size = actions.shape

@@ -75,7 +75,7 @@ def direct(tmp_path_factory):
     """From nothing, made by a function that has no name to be found by; with a video asked for, that it cannot make."""
     folder = tmp_path_factory.mktemp("own") / "direct"
     overrides = {**OVERRIDES, "evaluation.videos": 1, "evaluation.episodes": 1, "train.episodes": 2}
-    overrides |= {"planner.weights": "average", "planner.weight_samples": 2}
+    overrides |= {"planner.weight_samples": 2}
     with model_in(folder, overrides, world_model=lambda *given: own_models.Direct(*given)) as model:
         model.learn()  # to the end of the schedule, which is an evaluation
         yield model

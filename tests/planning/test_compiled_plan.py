@@ -21,16 +21,16 @@ def test_portable_noise_is_normal_and_the_same_under_xla():
 
 
 @pytest.mark.parametrize(
-    ("weights", "estimator"),
-    [("mean", "reparameterization"), pytest.param("average", "flipout", marks=pytest.mark.slow)],
+    ("draws", "estimator"),
+    [(0, "reparameterization"), pytest.param(2, "flipout", marks=pytest.mark.slow)],
 )
-def test_a_compiled_decision_is_the_uncompiled_one(weights, estimator, portable_noise):  # noqa: F811
+def test_a_compiled_decision_is_the_uncompiled_one(draws, estimator, portable_noise):  # noqa: F811
     layers = ["prior_input", "prior_mean"] + ["gru"] * (estimator == "reparameterization")
     config = tiny_config(
         bayesian={"layers": layers, "initial_stddev": 0.3, "estimator": estimator}, planner={"horizon": 2}
     )
     model = tiny_model(config)
-    planner = Planner(model, dataclasses.replace(config.planner, weights=weights, weight_samples=2))
+    planner = Planner(model, dataclasses.replace(config.planner, weight_samples=draws))
     view = {"state": tf.random.stateless_normal([2, 3], seed(5))}
     plain, compiled = Actor(planner), Actor(planner, compile=True)
     states = [plain.initial_state(2)] * 2

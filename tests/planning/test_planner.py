@@ -12,12 +12,12 @@ from bayes_planet.world_model import State
 from tests.planning.crafted import crafted_model, crafted_state
 from tests.world_model.tiny import ACTION_SIZE, NumpyRSSM, seed, silence, tiny_config, tiny_model
 
-MODES = [("mean", 1), ("sample", 1), ("average", 3), ("average", 1)]
+DRAWS = [0, 1, 3]
 BAYESIAN = {"layers": ["prior_input", "prior_hidden", "prior_mean"], "initial_stddev": 0.5}
 
 
-def planner(model, weights: str = "mean", samples: int = 1, **changes) -> Planner:
-    config = dataclasses.replace(model.config.planner, weights=weights, weight_samples=samples, **changes)
+def planner(model, draws: int = 0, **changes) -> Planner:
+    config = dataclasses.replace(model.config.planner, weight_samples=draws, **changes)
     return Planner(model, config)
 
 
@@ -47,20 +47,20 @@ def test_the_crafted_model_does_what_it_says():
         np.testing.assert_allclose(posterior.sample, [[sign]], atol=1e-5)
 
 
-@pytest.mark.parametrize(("weights", "samples"), MODES)
-def test_each_environment_of_a_batch_has_its_own_plan(weights, samples):
+@pytest.mark.parametrize("draws", DRAWS)
+def test_each_environment_of_a_batch_has_its_own_plan(draws):
     """States of opposite signs want opposite actions: rows in the wrong order would show in all of them."""
     model = crafted_model(bayesian={"layers": ["prior_input", "prior_mean"], "initial_stddev": 1e-3})
-    plan = planner(model, weights, samples).plan(crafted_state(1.0, -1.0, -1.0, 1.0, -1.0), seed(1))
+    plan = planner(model, draws).plan(crafted_state(1.0, -1.0, -1.0, 1.0, -1.0), seed(1))
     assert plan.shape == (5, 2, 1)
     signs = np.array([1.0, -1.0, -1.0, 1.0, -1.0])
     # The last step matters as much as the first; 60 candidates leave some noise.
     np.testing.assert_allclose(plan[..., 0], np.stack([signs, signs], 1), atol=0.1)
 
 
-@pytest.mark.parametrize(("weights", "samples"), MODES)
-def test_modes_give_plans_in_bounds_that_follow_the_seed(bayesian_model, weights, samples):
-    act = planner(bayesian_model, weights, samples)
+@pytest.mark.parametrize("draws", DRAWS)
+def test_any_number_of_draws_gives_plans_in_bounds_that_follow_the_seed(bayesian_model, draws):
+    act = planner(bayesian_model, draws)
     state = some_state(bayesian_model, 2)
     plan = act.plan(state, seed(1))
     assert plan.shape == (2, 3, ACTION_SIZE) and plan.dtype == tf.float32
@@ -69,7 +69,7 @@ def test_modes_give_plans_in_bounds_that_follow_the_seed(bayesian_model, weights
     assert np.abs(plan - act.plan(state, seed(2))).max() > 1e-3
 
 
-def test_only_the_mean_mode_is_blind_to_the_weights_stddev():
+def test_only_without_draws_is_the_plan_blind_to_the_weights_stddev():
     models = []
     for stddev in (0.01, 1.0):
         models.append(tiny_model(tiny_config(bayesian={**BAYESIAN, "initial_stddev": stddev})))
@@ -77,28 +77,26 @@ def test_only_the_mean_mode_is_blind_to_the_weights_stddev():
         if not ours.name.endswith("kernel/stddev:0"):
             ours.assign(theirs)
     states = some_state(models[0], 2)
-    for weights, samples in MODES:
-        plans = [planner(model, weights, samples).plan(states, seed(1)) for model in models]
-        assert (float(np.abs(plans[0] - plans[1]).max()) < 1e-6) == (weights == "mean"), weights
+    for draws in DRAWS:
+        plans = [planner(model, draws).plan(states, seed(1)) for model in models]
+        assert (float(np.abs(plans[0] - plans[1]).max()) < 1e-6) == (draws == 0), draws
 
 
-def test_without_uncertainty_all_modes_are_the_same():
+def test_without_uncertainty_draws_change_nothing():
     model = tiny_model()
     state = some_state(model, 2)
     expected = planner(model).plan(state, seed(1))
-    for weights, samples in MODES:
-        np.testing.assert_array_equal(planner(model, weights, samples).plan(state, seed(1)), expected)
+    for draws in DRAWS:
+        np.testing.assert_array_equal(planner(model, draws).plan(state, seed(1)), expected)
         # The bonus has nothing to act on.
-        biased = planner(model, weights, samples, uncertainty_bonus=3.0)
+        biased = planner(model, draws, uncertainty_bonus=3.0)
         np.testing.assert_array_equal(biased.plan(state, seed(1)), expected)
 
 
-def test_one_draw_is_one_draw_in_every_mode(bayesian_model):
-    """With one draw, average is a rollout under one sample: nothing differs over draws, so there is no bonus."""
+def test_over_one_draw_there_is_no_bonus(bayesian_model):
     state = some_state(bayesian_model, 2)
-    average = planner(bayesian_model, "average", 1).plan(state, seed(1))
-    bonus = planner(bayesian_model, "average", 1, uncertainty_bonus=5.0).plan(state, seed(1))
-    np.testing.assert_allclose(bonus, average, atol=1e-5)
+    plain = planner(bayesian_model, 1).plan(state, seed(1))
+    np.testing.assert_array_equal(planner(bayesian_model, 1, uncertainty_bonus=5.0).plan(state, seed(1)), plain)
 
 
 def captured_evaluate(act: Planner, state: State):
@@ -115,8 +113,8 @@ def captured_evaluate(act: Planner, state: State):
     return captured["evaluate"]
 
 
-@pytest.mark.parametrize(("weights", "samples"), [("mean", 1), ("sample", 1), ("average", 3)])
-def test_candidates_are_scored_by_the_rewards_of_their_own_rollout(weights, samples):
+@pytest.mark.parametrize("draws", DRAWS)
+def test_candidates_are_scored_by_the_rewards_of_their_own_rollout(draws):
     """Every score against a NumPy rollout, one candidate at a time, in a model without state noise."""
     config = tiny_config(
         model={"reward_layers": 0},
@@ -126,19 +124,19 @@ def test_candidates_are_scored_by_the_rewards_of_their_own_rollout(weights, samp
     model = tiny_model(config)
     rssm = model.rssm
     silence(rssm, posterior=False)
-    act = planner(model, weights, samples, uncertainty_bonus=0.7)
+    act = planner(model, draws, uncertainty_bonus=0.7)
     state = some_state(model, 2)
 
     actions = tf.random.stateless_uniform([2, 6, 3, ACTION_SIZE], [5, 6], -1.0, 1.0)
     returns = captured_evaluate(act, state)(actions, seed(2)).numpy()
 
-    drawn = act.draw_weights(tf.random.experimental.stateless_fold_in(seed(1), 1), samples)
+    drawn = act.draw_weights(tf.random.experimental.stateless_fold_in(seed(1), 1))
     layers = {bayesian_layers.layer_key(layer): layer.name for layer in bayesian_layers.variational_layers(rssm)}
     drawn = {layers[key]: value for key, value in drawn.items()}
-    several = weights == "average"
+    several = draws >= 2
     references = [
         NumpyRSSM(rssm, tf.nest.map_structure(lambda value, draw=draw: value[draw] if several else value, drawn), 0.0)
-        for draw in range(samples if several else 1)
+        for draw in range(max(1, draws))
     ]
     head = model.heads["reward"].layers[-1]
 
@@ -152,7 +150,7 @@ def test_candidates_are_scored_by_the_rewards_of_their_own_rollout(weights, samp
 
     assert returns.shape == (2, 6)
     for row, candidate in np.ndindex(2, 6):
-        if weights == "average":
+        if several:
             totals = [rollout(reference, row, candidate) for reference in references]
             expected = np.mean(totals) + 0.7 * np.std(totals)
         else:
@@ -165,7 +163,7 @@ def test_the_bonus_turns_the_ranking_towards_or_away_from_disagreement(bayesian_
     returns = tf.constant([[1.0, 0.5, -4.0], [1.0, 2.5, 4.0]])
     expected = {0.0: [1.0, 1.5, 0.0], 1.0: [1.0, 2.5, 4.0], -1.0: [1.0, 0.5, -4.0]}
     for bonus, values in expected.items():
-        act = planner(bayesian_model, "average", 2, uncertainty_bonus=bonus)
+        act = planner(bayesian_model, 2, uncertainty_bonus=bonus)
         np.testing.assert_allclose(act._returns(returns, 2, 1, 3), [values], atol=1e-6)
     winners = {bonus: int(np.argmax(values)) for bonus, values in expected.items()}
     assert winners == {0.0: 1, 1.0: 2, -1.0: 0}

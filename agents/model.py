@@ -226,8 +226,8 @@ class BayesPlanet(TrainedModel):
         Twice is once with the sum: the same weights, bit for bit, where both end with the same episode.
 
         Args:
-          total_env_steps: at least so many more simulator steps; episodes are whole, and come `env.workers` at a time.
-          episodes: so many more training episodes, instead. Neither: until there are `config.train.episodes`, then an
+          total_env_steps: further simulator steps, at least; episodes are whole, and come `env.workers` at a time.
+          episodes: further training episodes, instead. Neither: until there are `config.train.episodes`, then an
             evaluation ends the run.
           callbacks: see `bayes_planet.agents.callbacks`. One that returns False ends the training. Also a function
             of (locals, globals), called before each decision, as Stable-Baselines3 has it.

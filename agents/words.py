@@ -19,7 +19,7 @@ MODEL = {
     "policy": "There is one kind of policy, a planner in a world model: leave it out.",
     "policy_kwargs": "Sizes of networks are settings under `model`: overrides={'model.belief_units': 400}.",
     "tensorboard_log": "The run's folder is logdir; tensorboard/ lies in it.",
-    "learning_starts": "Random actions come first for so many episodes: overrides={'train.seed_episodes': 5}.",
+    "learning_starts": "The number of first episodes with random actions: overrides={'train.seed_episodes': 5}.",
     "buffer_size": "The replay keeps every episode, in the run's folder: leave it out.",
     "gamma": "The planner does not discount; the discount of a value is overrides={'loss.value_discount': 0.97}.",
     "train_freq": "Updates come between episodes: overrides={'train.updates_per_episode': 100}.",

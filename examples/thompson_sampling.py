@@ -17,7 +17,6 @@ from bayes_planet import BayesPlanet
 from bayes_planet.agents.callbacks import BaseCallback
 from bayes_planet.report.reading.statistics import Estimate, difference, estimate
 
-
 DRAWS = {"mean": 0, "sample": 1}
 
 

@@ -1,4 +1,4 @@
-"""Stages of a run: settings that begin once it has so many episodes, and which settings may change on its way."""
+"""Stages of a run: settings that begin at a number of episodes, and which settings may change on its way."""
 
 import dataclasses
 
@@ -22,7 +22,7 @@ def adjustable_settings() -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """Settings, 'key=value' each, that hold from so many episodes on."""
+    """Settings, 'key=value' each, that hold from a number of episodes on."""
 
     episodes: int
     overrides: tuple[str, ...]
@@ -73,7 +73,7 @@ def configurations(config: Config) -> list[tuple[int, Config]]:
 
 
 def at(config: Config, episodes: int) -> Config:
-    """What a run learns with that has so many episodes: later stages win over earlier ones, and these over the rest.
+    """What a run with this number of episodes learns with: later stages win over earlier ones, and these over the rest.
 
     A configuration that is of a later stage already stays as it is, so a run's config.yaml may hold either.
 

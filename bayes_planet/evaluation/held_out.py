@@ -84,7 +84,7 @@ def check_episodes(name: str, episodes: int) -> None:
 
 
 def check_rows(rows: int, context_steps: int) -> None:
-    """Raises ValueError unless the longest episode, of so many rows, has some after the context to predict."""
+    """Raises ValueError unless the longest episode, `rows` long, has some after the context to predict."""
     if rows <= context_steps:
         raise ValueError(
             f"The longest episode has {rows} rows, the context takes {context_steps} of them: there is nothing left to "
@@ -150,7 +150,7 @@ def windows(
     Args:
       episodes: those shorter than `length` give none.
       length, stride: rows, 1 or more.
-      limit: at most so many, spread evenly over all; None: all.
+      limit: the most of them, spread evenly over all; None: all.
 
     Returns:
       (batch [N, length, ...] by array name, the episode's number of each sequence [N]).

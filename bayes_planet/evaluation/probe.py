@@ -55,7 +55,7 @@ def fit_probe(
       targets: [T_i, J] for each.
       kind: 'linear' (ridge; its penalty is chosen by cross-validation among the training episodes) or 'mlp' (one hidden
         layer of 64 relu units, stopped early).
-      folds: at most so many; no more than there are episodes.
+      folds: the most of them; no more than there are episodes.
       seed: of the MLP's weights and batches.
 
     Raises:

@@ -46,14 +46,14 @@ def update_values(pending: Sequence[dict]) -> tuple[dict[str, float], np.ndarray
 
 
 def evaluation_values(model: WorldModel, score: Score, milliseconds: float | None, live: Live) -> dict[str, Any]:
-    """Of an evaluation, whose decisions took so many milliseconds each."""
+    """Of an evaluation, with the milliseconds that a decision took."""
     speed = {} if milliseconds is None else {"speed/milliseconds_per_evaluation_plan": milliseconds}
     returns = {"eval/returns": list(score.returns)}
     return {**score.metrics(), **returns, **speed, **live.values, **histogram_metrics(model.rssm)}
 
 
 def look_ahead(model: WorldModel, config: Config, score: Score, episodes: int, note: Callable[[str], None]) -> Live:
-    """Open-loop prediction in an evaluation's episodes, after so many training `episodes`; empty where there is none,
+    """Open-loop prediction in an evaluation's episodes, after `episodes` of training; empty where there is none,
     and `note` is told why."""
     evaluation = config.evaluation
     if evaluation.videos == 0:

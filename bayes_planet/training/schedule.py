@@ -57,7 +57,7 @@ def extra_updates(config: Config, saved: Mapping[str, Any], episodes: int) -> in
     """`Counters.extra_updates` of a run that goes on with these settings from what `as_saved` kept.
 
     An older checkpoint does not say where the updates were complete. Where its number of them is none that these
-    settings have with so many `episodes`, the settings are new, and the updates count as complete.
+    settings have at this number of `episodes`, the settings are new, and the updates count as complete.
     """
     complete = saved.get("complete")
     if complete is None:

@@ -228,7 +228,7 @@ class Trainer:
         return episode_values(self.config.train, self.replay, self.collector, index, episode, later)
 
     def _record(self, values: dict[str, Any], later: tuple[int, int] = (0, 0)) -> dict:
-        """Writes a row, as of before the last so many (episodes, rows) came."""
+        """Writes a row, as of before the last (episodes, rows) came."""
         counters, env_steps = self.counters, self.env_steps - (later[1] - later[0]) * self.config.env.action_repeat
         episodes = counters.episodes - later[0]
         return self.metrics.write(values, updates=counters.updates, env_steps=env_steps, episodes=episodes)

@@ -8,7 +8,7 @@ from bayes_planet.world_model.subsets import share, size
 
 
 def windows(value: tf.Tensor, steps: int, chosen: tf.Tensor | None = None) -> tf.Tensor:
-    """The `steps` rows that follow each row which has so many: [B, T, ...] -> [B * (T - steps), steps, ...].
+    """The `steps` rows that follow each row which has them: [B, T, ...] -> [B * (T - steps), steps, ...].
 
     With `chosen`, int [n], only these of them: [n, steps, ...].
     """

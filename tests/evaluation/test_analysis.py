@@ -215,7 +215,7 @@ def test_a_reference_run_is_measured_in_the_units_of_the_first():
 
 
 def early(rows: tuple[int, ...], shapes=STATE_SHAPES) -> HeldOut:
-    """Episodes of so many rows."""
+    """Episodes, each with this number of rows."""
     whole = held_out(shapes)
     cut = [{key: value[:count] for key, value in one.items()} for one, count in zip(whole.episodes, rows, strict=True)]
     velocities = tuple(one[:count] for one, count in zip(whole.velocities, rows, strict=True))

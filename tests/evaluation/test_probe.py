@@ -126,7 +126,7 @@ def test_episodes_that_end_early_are_left_out():
 
 
 class Fixed(tf.Module):
-    """Its latent state is the first entries of the observation: so many are the sample, and so many the belief."""
+    """Its latent state is the first entries of the observation: first the sample, then the belief."""
 
     observation_shapes = STATE_SHAPES
 

@@ -33,7 +33,7 @@ def test_without_a_search_it_does_what_the_mean_of_the_policy_does():
 
 
 def test_proposals_take_the_place_of_draws_and_are_chosen_where_they_are_best():
-    """The return is highest at 0.9 in every step, which no draw of so many is near; proposals of one problem only."""
+    """The return is highest at 0.9 in every step, which none of the draws is near; proposals of one problem only."""
     seen = []
 
     def evaluate(actions, seed):

@@ -56,7 +56,7 @@ def free(tmp_path):
 
 
 def started(path: Path, config: Config, change: bool, episodes: int | None = None) -> list[dict]:
-    """The starts, after one that got as far as to its work, with so many episodes, or (None) did not."""
+    """The starts, after one that got as far as to its work, with its number of episodes, or (None) did not."""
     directory = RunDirectory(path)
     try:
         directory.prepare(config, change)

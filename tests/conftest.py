@@ -1,7 +1,9 @@
 """What every test shares: quiet libraries, and the same hypothesis examples on every machine."""
 
+import fcntl
 import importlib.util
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -63,12 +65,26 @@ def pytest_testnodedown(node, error) -> None:
 
 
 @pytest.fixture(scope="session")
-def run(tmp_path_factory) -> tuple[Path, subprocess.CompletedProcess]:
-    """The folder of one tiny trained run and the process that trained it, for all tests that only read it."""
+def run(tmp_path_factory, request) -> tuple[Path, subprocess.CompletedProcess]:
+    """The folder of one tiny trained run and the process that trained it, for all tests that only read it.
+
+    The test processes of `pytest -n` share it: the first one that needs it trains it.
+    """
     from tests.commands.program import finished, train_command
 
-    logdir = tmp_path_factory.mktemp("uninterrupted") / "run"
-    return logdir, finished(train_command(logdir), TF_CPP_MIN_LOG_LEVEL="0")
+    base = tmp_path_factory.getbasetemp()
+    folder = base.parent / f"shared_{request.config.workerinput['testrunuid']}" if _is_worker(request) else base
+    (folder / "uninterrupted").mkdir(parents=True, exist_ok=True)
+    logdir, done = folder / "uninterrupted" / "run", folder / "finished.pickle"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            done.write_bytes(pickle.dumps(finished(train_command(logdir), TF_CPP_MIN_LOG_LEVEL="0")))
+    return logdir, pickle.loads(done.read_bytes())
+
+
+def _is_worker(request: pytest.FixtureRequest) -> bool:
+    return hasattr(request.config, "workerinput")
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ def state_agent():
     """Observes a vector, as one array alone; plans with Thompson samples."""
     environment = GymnasiumPyEnvironment(toy.Echo())
     specs = tensor_spec.from_spec((environment.time_step_spec(), environment.action_spec()))
-    return BayesPlanetAgent(*specs, toy.config(weights="sample"), num_data=100)
+    return BayesPlanetAgent(*specs, toy.config(weight_samples=1), num_data=100)
 
 
 def time_step(policy, batch, first, seed=0):

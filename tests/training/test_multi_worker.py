@@ -68,7 +68,7 @@ def test_two_processes_end_with_equal_weights(tmp_path):
     assert [path.name for path in (folder / "episodes").iterdir()] and (folder / "checkpoints").is_dir()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_signal_to_all_ends_them_with_what_they_learnt(tmp_path, number):
     """TensorFlow's cluster runtime takes SIGTERM for itself, and one process is an update ahead of the other."""
     folder = tmp_path / "run"

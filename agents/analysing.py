@@ -27,7 +27,7 @@ _COUNT = 2**31 + 1  # keeps these seeds apart from those of training and of `fin
 def open_held_out(
     config: Config, episodes: int, log_file: Path | None, factory: Callable[[], gymnasium.Env] | None = None
 ) -> Workers:
-    """Environments for a number of held-out episodes, with the simulator's velocities where it has any."""
+    """Environments for `episodes` held-out ones, with the simulator's velocities where it has any."""
     count = min(config.evaluation.workers, max(1, episodes // 2))
     try:
         return Workers(config.env, count, log_file, factory, diagnostics=True)

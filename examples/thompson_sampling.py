@@ -57,14 +57,14 @@ def main(arguments: list[str] | None = None) -> dict[str, dict[str, Estimate]]:
     parser.add_argument("--size", choices=["small", "test"], default="small", help="test: seconds, learns nothing")
     options = parser.parse_args(arguments)
 
-    returns: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {"mean": [], "sample": []}
+    returns: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {weights: [] for weights in DRAWS}
     for weights, runs in returns.items():
         for seed in range(options.seeds):
             runs.append(train(weights, seed, options))
             print(f"{weights}, seed {seed}: training {runs[-1][0].mean():.0f}, evaluation {runs[-1][1].mean():.0f}")
     result = {}
     for phase, name in enumerate(("training", "evaluation")):
-        mean, sample = ([run[phase] for run in returns[weights]] for weights in ("mean", "sample"))
+        mean, sample = ([run[phase] for run in returns[weights]] for weights in DRAWS)
         result[name] = {
             "mean": estimate([mean], np.mean),
             "sample": estimate([sample], np.mean),

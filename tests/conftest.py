@@ -65,7 +65,7 @@ def pytest_testnodedown(node, error) -> None:
 
 
 @pytest.fixture(scope="session")
-def run(tmp_path_factory, request) -> tuple[Path, subprocess.CompletedProcess]:
+def run(tmp_path_factory, worker_id) -> tuple[Path, subprocess.CompletedProcess]:
     """The folder of one tiny trained run and the process that trained it, for all tests that only read it.
 
     The test processes of `pytest -n` share it: the first one that needs it trains it.
@@ -73,18 +73,13 @@ def run(tmp_path_factory, request) -> tuple[Path, subprocess.CompletedProcess]:
     from tests.commands.program import finished, train_command
 
     base = tmp_path_factory.getbasetemp()
-    folder = base.parent / f"shared_{request.config.workerinput['testrunuid']}" if _is_worker(request) else base
-    (folder / "uninterrupted").mkdir(parents=True, exist_ok=True)
+    folder = base if worker_id == "master" else base.parent  # of this test process, or of all of them
     logdir, done = folder / "uninterrupted" / "run", folder / "finished.pickle"
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not done.exists():
             done.write_bytes(pickle.dumps(finished(train_command(logdir), TF_CPP_MIN_LOG_LEVEL="0")))
     return logdir, pickle.loads(done.read_bytes())
-
-
-def _is_worker(request: pytest.FixtureRequest) -> bool:
-    return hasattr(request.config, "workerinput")
 
 
 @pytest.fixture

@@ -444,6 +444,8 @@ def test_the_planner_s_kind_of_weights_of_an_earlier_version_is_read_as_a_number
     assert read.planner.weight_samples == draws
     with pytest.raises(presets.ConfigError, match=r"planner\.weights is 'all'.*Accepted: planner\.weight_samples"):
         presets.load([], ["planner.weights=all"])
+    with pytest.raises(presets.ConfigError, match=r"planner\.weights is \[1\].*Accepted: planner\.weight_samples"):
+        presets.load([], ["planner.weights=[1]"])
 
 
 @pytest.mark.parametrize("method", ["cem", "icem"])

@@ -119,8 +119,8 @@ def _draws(planner: dict[str, Any]) -> dict[str, Any]:
     if "weights" not in planner:
         return planner
     left = {name: value for name, value in planner.items() if name != "weights"}
-    draws = {"mean": 0, "sample": 1, "average": planner.get("weight_samples")}.get(planner["weights"])
-    if draws is None:
+    known = {"mean": 0, "sample": 1, "average": planner.get("weight_samples")}
+    if (draws := known.get(str(planner["weights"]))) is None:
         raise ValueError(
             f"planner.weights is {planner['weights']!r}. It was a setting before version 0.2. Accepted: "
             "planner.weight_samples in place of it (mean: 0; sample: 1; average: the number of draws)."

@@ -22,7 +22,7 @@ def adjustable_settings() -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """Settings, 'key=value' each, that hold from a number of episodes on."""
+    """Settings, 'key=value' each, that hold from `episodes` on."""
 
     episodes: int
     overrides: tuple[str, ...]
@@ -73,7 +73,7 @@ def configurations(config: Config) -> list[tuple[int, Config]]:
 
 
 def at(config: Config, episodes: int) -> Config:
-    """What a run with this number of episodes learns with: later stages win over earlier ones, and these over the rest.
+    """What a run with `episodes` learns with: later stages win over earlier ones, and these over the rest.
 
     A configuration that is of a later stage already stays as it is, so a run's config.yaml may hold either.
 

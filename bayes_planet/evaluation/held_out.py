@@ -150,7 +150,7 @@ def windows(
     Args:
       episodes: those shorter than `length` give none.
       length, stride: rows, 1 or more.
-      limit: the most of them, spread evenly over all; None: all.
+      limit: the largest number of sequences, spread evenly over all; None: all.
 
     Returns:
       (batch [N, length, ...] by array name, the episode's number of each sequence [N]).

@@ -29,7 +29,7 @@ class Settings:
       context_steps, prediction_steps: agent steps to see, and then to predict.
       weight_samples, state_samples: S and K of the predictive distributions.
       sequences: for pixels.
-      reward_sequences: the most for rewards and returns, which cost far less.
+      reward_sequences: the largest number for rewards and returns, which cost far less.
       novel_sequences: of those, that are changed into unknown inputs.
       shown: sequences whose frames are kept for figures and the video.
       horizons: over which predicted returns are calibrated, agent steps.

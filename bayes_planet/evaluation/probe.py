@@ -55,7 +55,7 @@ def fit_probe(
       targets: [T_i, J] for each.
       kind: 'linear' (ridge; its penalty is chosen by cross-validation among the training episodes) or 'mlp' (one hidden
         layer of 64 relu units, stopped early).
-      folds: the most of them; no more than there are episodes.
+      folds: the largest number of them; there are no more than episodes.
       seed: of the MLP's weights and batches.
 
     Raises:

@@ -49,7 +49,7 @@ class Score:
 
 
 def environments_for(episodes: int, workers: int) -> int:
-    """How many environments `evaluate` needs for a number of episodes in rounds of `workers`, two of them at a time."""
+    """How many environments `evaluate` needs for `episodes` in rounds of `workers`, two of them at a time."""
     size = min(workers, episodes)
     return size * min(ROUNDS_AT_ONCE, math.ceil(episodes / size))
 

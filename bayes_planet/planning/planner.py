@@ -51,7 +51,7 @@ class Planner:
         fold = tf.random.experimental.stateless_fold_in
         if config.method == "policy":
             plan = self._policy_plans(state, 1, fold(seed, 2))
-            return Plan(plan[:, 0], tf.repeat(plan, self.config.elites_kept, axis=1))
+            return Plan(plan[:, 0], tf.repeat(plan, config.elites_kept, axis=1))
         proposals = None
         if config.policy_candidates:
             proposals = self._policy_plans(state, config.policy_candidates, fold(seed, 2))
@@ -65,7 +65,7 @@ class Planner:
             if axis:
                 start = State(*(tf.tile(value[None], [axis, 1, 1]) for value in start))
             rows = self._rows(actions, axis, repeated)
-            shared = "draws" if config.weight_samples >= 2 else "no"
+            shared = "draws" if axis else "no"
             imagined = rssm.imagine(rows, start, seed=seed, weights=weights, shared_noise=shared, unroll=True)
             return self._returns(self.returns(imagined.features), axis, batch, repeated)
 

@@ -58,7 +58,7 @@ def choose(
 
     Args:
       rows: of each episode, oldest first, int64 [E].
-      batch_size, length: B sequences of so many rows.
+      batch_size, length: B, and the rows of each sequence.
       random: two generators in one state give the same.
       shares: what is drawn how.
       drops: of each episode, asked for only where they are needed.

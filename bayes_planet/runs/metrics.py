@@ -257,7 +257,7 @@ class MetricsWriter:
 
 
 def _cut(path: Path, size: int) -> None:
-    """Ends a file after so many bytes; one of which nothing is left goes."""
+    """Ends a file after `size` bytes; one of which nothing is left goes."""
     if size <= 0:
         path.unlink()
     elif size < path.stat().st_size:

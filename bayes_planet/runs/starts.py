@@ -72,7 +72,7 @@ def machine() -> dict[str, Any]:
 
 
 def start(episodes: int) -> dict[str, Any]:
-    """The entry about this process: it goes on after so many training episodes."""
+    """The entry about this process: it goes on after `episodes` of training."""
     return {
         "started": _PROCESS_STARTED,
         "episodes": episodes,

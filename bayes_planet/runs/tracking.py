@@ -156,7 +156,7 @@ class Tracking:
         self._thread.start()
 
     def saved(self, rows: int) -> None:
-        """A checkpoint holds so many rows."""
+        """A checkpoint holds `rows`."""
         with self._changed:
             self._wanted = rows
             self._changed.notify()

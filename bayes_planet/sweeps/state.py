@@ -54,7 +54,7 @@ def is_locked(folder: Path) -> bool:
 
 
 def record(point: Point, folder: Path, code: int, tries: int) -> None:
-    """Keeps how a try ended: its exit code, of which settings, after so many tries."""
+    """Keeps how a try ended: its exit code, of which settings, after how many tries."""
     outcome = {"code": code, "tries": tries, "settings": digest(point.config)}
     (folder / OUTCOME).parent.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / OUTCOME, json.dumps(outcome).encode() + b"\n")

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 
 def choose_rows(rows: int | tf.Tensor, fraction: float, seed: tf.Tensor) -> tf.Tensor | None:
-    """A random share of a number of rows, without repetition: int32 [n], n >= 1; None for all of them.
+    """A random share of `rows`, without repetition: int32 [n], n >= 1; None for all of them.
 
     Args:
       rows: a number, or int32 [] where it is not known when tracing.

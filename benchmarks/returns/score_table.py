@@ -37,7 +37,7 @@ def read(folder: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def returns_at(run: Mapping[str, Any], env_steps: int) -> np.ndarray | None:
-    """Of the evaluation after so many env steps, float64 [n]: the fresh episodes of the last agent, if it is that one.
+    """Of the evaluation after `env_steps`, float64 [n]: the fresh episodes of the last agent, if it is that one.
 
     None where there is none: neither an earlier nor a later one stands in for it.
     """

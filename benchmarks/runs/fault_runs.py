@@ -57,7 +57,7 @@ def finish(arguments: Sequence[str], **options) -> tuple[int, str, str]:
 
 
 def end_after(arguments: Sequence[str], seconds: float, number: int, **options) -> tuple[int, str, str]:
-    """As `finish`, with a signal after some seconds, if it still runs then."""
+    """As `finish`, with a signal after `seconds`, if it still runs then."""
     process = start(arguments, **options)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(seconds)

@@ -77,7 +77,7 @@ class Collection:
         self._processor: list[float] = []
 
     def measure(self, repeats: int) -> float:
-        """Seconds of a number of agent steps: whole rounds of episodes, scaled."""
+        """Seconds of `repeats` agent steps: whole rounds of episodes, scaled."""
         rounds = -(-repeats // (self._count * self._steps))
         taken = rounds * self._count * self._steps
         before, start = self._processor_seconds(), time.perf_counter()

@@ -45,7 +45,7 @@ class AutoEncoder(tf.keras.Model):
 
 
 def bounds(model: AutoEncoder, images: np.ndarray, samples: int) -> tuple[float, float]:
-    """-ELBO, and the importance-weighted bound of several codes (IWAE), nats an image."""
+    """-ELBO, and the importance-weighted bound of `samples` codes (IWAE), nats an image."""
 
     @tf.function
     def log_weight(images: tf.Tensor) -> tf.Tensor:

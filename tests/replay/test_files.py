@@ -37,7 +37,7 @@ with replacing_folder(folder) as temporary:
 
 
 def killed_after(renames: int, folder: Path) -> None:
-    """Kills a process that replaces the folder: while it fills the new one, or after so many renames."""
+    """Kills a process that replaces the folder: while it fills the new one, or after `renames`."""
     ended = subprocess.run([sys.executable, "-c", REPLACE, str(folder), str(renames)], timeout=240)
     assert ended.returncode == -signal.SIGKILL
 

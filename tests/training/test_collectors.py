@@ -66,7 +66,7 @@ def _title(process: psutil.Process) -> str:
 
 
 def at_work(process: subprocess.Popen, folder: Path, episodes: int) -> list[psutil.Process]:
-    """Waits until this number of episodes is stored and the next one is collected."""
+    """Waits until `episodes` are stored and the next one is collected."""
     deadline = time.monotonic() + SECONDS
     while len(list(folder.glob("episodes/*.npz"))) < episodes or not (found := replicas(process)):
         assert process.poll() is None, process.communicate()[0]

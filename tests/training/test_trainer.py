@@ -249,7 +249,7 @@ def test_a_run_takes_up_collecting_during_updates_and_leaves_it_again(tmp_path):
     first = between.train.seed_episodes
 
     def go_on(config: Config, episodes: int) -> tuple[np.ndarray, np.ndarray]:
-        """Trains until the updates after so many episodes: the first new one's actions, and the next one's to be."""
+        """Trains until the updates after `episodes`: the first new one's actions, and the next one's to be."""
         with trainer_in(tmp_path / "run", config, change=True) as trainer:
             new = trainer.replay.episodes
             last = updates_due(config, dataclasses.replace(trainer.counters, episodes=episodes))

@@ -77,14 +77,14 @@ class Pool:
         return len(self._free)
 
     def begin(self, index: int, updates: int, weights: Callable[[], Sequence[np.ndarray]]) -> None:
-        """Has a free replica collect episode `index` with the weights after that number of updates."""
+        """Has a free replica collect episode `index` with the weights after `updates`."""
         if self._weights[0] != updates:
             self._weights = updates, self._ray.put(weights())
         actor = self._free.pop()
         self._working[actor.collect.remote(index, self._weights[1])] = actor, Assignment(index, updates)
 
     def ended(self, seconds: float = 0.0) -> tuple[Assignment, Finished] | None:
-        """An episode that is finished; None: none is in that time, in seconds.
+        """An episode that is finished; None: none is within `seconds`.
 
         Raises:
           WorkerError: the same episode was lost more than WORKER_FAULTS times, or replicas do not start.

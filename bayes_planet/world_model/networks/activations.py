@@ -29,7 +29,7 @@ def dense(name: str) -> str | Activation:
 
 
 def convolution(name: str, positions: int) -> str | Activation:
-    """Of a convolution with that number of output positions an image.
+    """Of a convolution with `positions` outputs an image.
 
     Where there are many, normalising costs more than the convolution, and few units die: ReLU.
     """

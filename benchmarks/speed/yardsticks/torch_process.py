@@ -22,7 +22,7 @@ HOW_TO_GET_IT = (
     "not installed: torch and tf-agents want different versions of typing-extensions, so make it an environment of "
     "its own (python3 -m venv torch && torch/bin/pip install torch numpy) and give --torch-python torch/bin/python"
 )
-LEFT_OUT = 4.0  # a variant that is more times slower than the fastest one before it is not measured further
+LEFT_OUT = 4.0  # how many times slower than the fastest one before it a variant may be, to be measured further
 VARIANTS: dict[str, dict[str, dict[str, bool]]] = {
     "update": {
         "float32": {},

@@ -20,7 +20,8 @@ class PredictState(NamedTuple):
     """What the agent remembers of B environments between two decisions, NumPy arrays. Hand it back as it is.
 
     The latent state (mean, stddev, sample float32 [B, Z], belief [B, H]), the executed action float32 [B, A], with
-    `planner.method=icem` the last plan, and int64 [2]: which stream of random numbers, and the decisions so far.
+    `planner.method=icem` the last plan, int64 [2]: which stream of random numbers, and the decisions so far, and with
+    `model.image_change` the last image, uint8 [B, 64, 64, 3].
     """
 
     mean: np.ndarray
@@ -30,6 +31,7 @@ class PredictState(NamedTuple):
     action: np.ndarray
     plan: tuple[np.ndarray, ...]
     counts: np.ndarray
+    image: np.ndarray | tuple[()] = ()
 
 
 class Predictor:
@@ -80,9 +82,9 @@ class Predictor:
         actions = action.numpy()
         plan = tuple(value.numpy() for value in after.plan)
         mean, stddev, sample, belief = (value.numpy() for value in after.latent)
-        result = PredictState(
-            mean, stddev, sample, belief, actions, plan, np.array([counts[0], counts[1] + 1], np.int64)
-        )
+        counts = np.array([counts[0], counts[1] + 1], np.int64)
+        image = after.image.numpy() if self._actor.sees_change else ()
+        result = PredictState(mean, stddev, sample, belief, actions, plan, counts, image)
         return (actions[0] if alone else actions), result
 
     def _before(self, state: PredictState | None, count: int) -> tuple[ActorState, np.ndarray]:
@@ -104,6 +106,8 @@ class Predictor:
             ) from error
         expected = [tuple(value.shape[1:]) for value in (*self._first.latent, self._first.action)]
         given = [tuple(np.shape(value)[1:]) for value in state[:5]]
+        if self._actor.sees_change:
+            expected, given = [*expected, (64, 64, 3)], [*given, tuple(np.shape(state.image)[1:])]
         if expected != given or any(np.ndim(value) == 0 for value in state[:5]) or np.shape(state.counts) != (2,):
             raise ValueError(
                 f"The state is of another agent, or changed: arrays of shapes {given} for each environment. Accepted: "
@@ -116,7 +120,8 @@ class Predictor:
             )
         latent = State(*(tf.convert_to_tensor(value) for value in state[:4]))
         plan = Plan(*(tf.convert_to_tensor(value) for value in state.plan)) if state.plan else ()
-        return ActorState(latent, tf.convert_to_tensor(state.action), plan), np.asarray(state.counts, np.int64)
+        image = tf.convert_to_tensor(state.image, tf.uint8) if self._actor.sees_change else ()
+        return ActorState(latent, tf.convert_to_tensor(state.action), plan, image), np.asarray(state.counts, np.int64)
 
 
 def _starts(episode_start: Any, new: bool, count: int) -> np.ndarray:

@@ -25,8 +25,9 @@ class BayesPlanetPolicy(tf_policy.TFPolicy):
 
     The policy state is a dict, zero before the first step: the latent state ('mean', 'stddev', 'sample' float32
     [B, Z], 'belief' float32 [B, H]), the executed 'action' float32 [B, A], 'step' int32 [B], the decisions made in
-    the episode, and with `planner.method=icem` the last plan ('plan_mean', 'plan_elites'). It is forgotten where
-    `time_step.is_first()`. Begin with `get_initial_state(B)`.
+    the episode, with `planner.method=icem` the last plan ('plan_mean', 'plan_elites'), and with `model.image_change`
+    the last 'image' uint8 [B, 64, 64, 3]. It is forgotten where `time_step.is_first()`. Begin with
+    `get_initial_state(B)`.
 
     With a batch size known when tracing, the environments are planned for together. Without (a PolicySaver made
     with `batch_size=None`) they are planned for one by one, so any number works; with `PolicySaver(policy,
@@ -66,6 +67,8 @@ class BayesPlanetPolicy(tf_policy.TFPolicy):
             policy_state_spec |= {
                 f"plan_{name}": tf.TensorSpec(value.shape[1:], tf.float32) for name, value in plan._asdict().items()
             }
+        if actor.sees_change:
+            policy_state_spec["image"] = tf.TensorSpec([64, 64, 3], tf.uint8)
         # TF-Agents' own reset traces a new function at every call outside of one: 0.1 s a step.
         super().__init__(
             time_step_spec, action_spec, policy_state_spec=policy_state_spec, automatic_state_reset=False, name=name
@@ -132,11 +135,13 @@ class BayesPlanetPolicy(tf_policy.TFPolicy):
     ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         latent = State(*(policy_state[name] for name in State._fields))
         plan = Plan(policy_state["plan_mean"], policy_state["plan_elites"]) if "plan_mean" in policy_state else ()
-        before = ActorState(latent, policy_state["action"], plan)
+        before = ActorState(latent, policy_state["action"], plan, policy_state.get("image", ()))
         action, after = self._actor(observation, before, is_first, seed, self._noise)
         state = {**after.latent._asdict(), "action": after.action, "step": policy_state["step"] + 1}
         if isinstance(after.plan, Plan):
             state |= {f"plan_{name}": value for name, value in after.plan._asdict().items()}
+        if self._actor.sees_change:
+            state["image"] = after.image
         return action, state
 
 

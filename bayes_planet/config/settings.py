@@ -64,6 +64,7 @@ class ModelConfig(Settings):
     stochastic_units: int = setting(30, "units of the stochastic state", at_least(1), "PlaNet, App. A")
     activation: str = setting("relu", "activation of every hidden layer; rms_silu: the layer's outputs are divided by their root mean square, then SiLU (ReLU where a convolution has many positions)", one_of(*ACTIVATIONS), "PlaNet, App. A; rms_silu: DreamerV3 (Hafner et al. 2023)")
     convolution_depth: int = setting(32, "channels of the first encoder convolution; the others scale with it", at_least(1), "PlaNet, App. A")
+    image_change: bool = setting(False, "the encoder sees each image with all its bits, and by how much it differs from the one before", source="Flare (Shang et al. 2021)")
     vector_layers: int = setting(2, "hidden layers of the encoder and decoder of state observations", at_least(0, "layers"))
     reward_layers: int = setting(3, "hidden layers of the reward head", at_least(0, "layers"), "google-research/planet")
     reward_units: int = setting(300, "their units", at_least(1), "google-research/planet")

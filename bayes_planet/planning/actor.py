@@ -14,12 +14,14 @@ from bayes_planet.world_model import State
 class ActorState(NamedTuple):
     """What the policy carries from step to step.
 
-    The latent State [B, ...], the executed action [B, A], and with `planner.method=icem` the last Plan (else ()).
+    The latent State [B, ...], the executed action [B, A], with `planner.method=icem` the last Plan (else ()), and with
+    `model.image_change` the last image, uint8 [B, 64, 64, 3] (else ()).
     """
 
     latent: State
     action: tf.Tensor
     plan: Plan | tuple[()] = ()
+    image: tf.Tensor | tuple[()] = ()
 
 
 class Actor:
@@ -31,13 +33,15 @@ class Actor:
     def __init__(self, planner: Planner, compile: bool = False):
         self.planner = planner
         self.compile = compile
+        self.sees_change = getattr(planner.world_model, "sees_change", False)
         self._compiled = tf.function(self.act, jit_compile=compile, autograph=False)
 
     def initial_state(self, batch: int) -> ActorState:
         """The state before the first step of an episode: zeros."""
         model = self.planner.world_model
         plan = self.planner.no_plan(batch) if self.planner.config.warm_start else ()
-        return ActorState(model.rssm.initial_state(batch), tf.zeros([batch, model.action_size]), plan)
+        image = tf.zeros([batch, 64, 64, 3], tf.uint8) if self.sees_change else ()
+        return ActorState(model.rssm.initial_state(batch), tf.zeros([batch, model.action_size]), plan, image)
 
     def filter(
         self, observation: Mapping[str, tf.Tensor], state: ActorState, is_first: tf.Tensor, seed: tf.Tensor
@@ -46,6 +50,9 @@ class Actor:
         model = self.planner.world_model
         fold = tf.random.experimental.stateless_fold_in
         latent, action = _forget((state.latent, state.action), is_first)
+        if self.sees_change:
+            first = tf.reshape(tf.convert_to_tensor(is_first), [-1, 1, 1, 1])
+            observation = {**observation, "previous_image": tf.where(first, observation["image"], state.image)}
         embedded = model.embed(model.prepare(observation, fold(seed, 0)))
         return model.rssm.observe_step(embedded, action, latent, seed=fold(seed, 1))
 
@@ -80,7 +87,9 @@ class Actor:
             unit_noise = tf.random.stateless_normal(tf.shape(action), fold(seed, 2))
         action += noise * unit_noise
         action = tf.clip_by_value(action, -1.0, 1.0)
-        return action, ActorState(latent, action, plan if last else ())
+        return action, ActorState(
+            latent, action, plan if last else (), observation["image"] if self.sees_change else ()
+        )
 
     def __call__(
         self,

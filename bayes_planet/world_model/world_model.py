@@ -23,6 +23,7 @@ from bayes_planet.world_model.overshooting import imagine_ahead, overshooting_nl
 from bayes_planet.world_model.rssm import RSSM, State
 from bayes_planet.world_model.subsets import choose_rows, share, size
 
+_VIEW = "view"
 CONTINUATION_SCALE = 10.0
 """Factor on the continuation's negative log-likelihood."""
 
@@ -90,7 +91,8 @@ class WorldModel(tf.Module):
         self._encoders: dict[str, tf.Module] = {}
         self._decoders: dict[str, tf.Module] = {}
         if "image" in self.observation_shapes:
-            self._encoders["image"] = ImageEncoder(model.convolution_depth, model.activation, policy)
+            channels = 6 if model.image_change else 3
+            self._encoders["image"] = ImageEncoder(model.convolution_depth, model.activation, policy, channels)
             self._decoders["image"] = ImageDecoder(model.convolution_depth, model.activation, policy)
         if "state" in self.observation_shapes:
             size = self.observation_shapes["state"][0]
@@ -113,6 +115,8 @@ class WorldModel(tf.Module):
 
     def _build(self) -> None:
         observation = {key: tf.zeros((1, *shape)) for key, shape in self.observation_shapes.items()}
+        if self.sees_change:
+            observation[_VIEW] = tf.zeros((1, 64, 64, 6))
         self.embed(observation)
         features = tf.zeros([1, self.rssm.feature_size])
         self.decode(features)
@@ -136,11 +140,20 @@ class WorldModel(tf.Module):
         found = {"reward": self._reward_head, "continuation": self._continuation_head}
         return {name: head for name, head in found.items() if head is not None}
 
+    @property
+    def sees_change(self) -> bool:
+        """Whether what is encoded of an image depends on the image before (`model.image_change`)."""
+        return "image" in self.observation_shapes and self.config.model.image_change
+
     def prepare(self, observation: Mapping[str, tf.Tensor], seed: tf.Tensor) -> dict[str, tf.Tensor]:
         """What the environment gives, as the model sees it: images quantised with fresh noise, states normalised.
 
+        With `model.image_change` there is also 'view', which is encoded in the image's place.
+
         Args:
-          observation: 'image' uint8 [..., 64, 64, 3] and/or 'state' float32 [..., n].
+          observation: 'image' uint8 [B, 64, 64, 3] or [B, T, 64, 64, 3], and/or 'state' float32 [..., n]. With
+            `model.image_change` 'previous_image' of the same shape; without it the one before in time, and before
+            the first its own.
           seed: int32 [2].
         """
         missing = set(self.observation_shapes) - set(observation)
@@ -148,7 +161,13 @@ class WorldModel(tf.Module):
             raise ValueError(f"The observation lacks {sorted(missing)}. Accepted: {sorted(self.observation_shapes)}.")
         prepared = {}
         if "image" in self.observation_shapes:
-            prepared["image"] = images.preprocess(observation["image"], seed)
+            image = observation["image"]
+            prepared["image"] = images.preprocess(image, seed)
+            if self.sees_change:
+                before = observation.get("previous_image")
+                if before is None:
+                    before = images.one_step_before(image) if len(image.shape) == 5 else image
+                prepared[_VIEW] = images.with_change(image, before)
         if "state" in self.observation_shapes:
             state = tf.cast(observation["state"], tf.float32)
             prepared["state"] = state if self.normaliser is None else self.normaliser.normalise(state)
@@ -156,7 +175,8 @@ class WorldModel(tf.Module):
 
     def embed(self, prepared: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Embedding [..., E] of prepared observations."""
-        return tf.concat([encoder(prepared[key]) for key, encoder in sorted(self._encoders.items())], -1)
+        seen = {**prepared, "image": prepared[_VIEW]} if _VIEW in prepared else prepared
+        return tf.concat([encoder(seen[key]) for key, encoder in sorted(self._encoders.items())], -1)
 
     def decode(self, features: tf.Tensor, normalised: bool = False) -> dict[str, tf.Tensor]:
         """Mean of each observation, float32, for features [..., Z + H].
@@ -294,7 +314,8 @@ class WorldModel(tf.Module):
         weights, per_step = self.sample_weights(weight_seed, batch["action"].shape[1])
         seen = prepared
         if "image" in prepared and scales.image_shift:
-            seen = {**prepared, "image": images.random_shift(prepared["image"], scales.image_shift, fold(seed, 4))}
+            key = _VIEW if self.sees_change else "image"
+            seen = {**prepared, key: images.random_shift(prepared[key], scales.image_shift, fold(seed, 4))}
         posterior, prior = self.rssm.observe(
             self.embed(seen), batch["action"], seed=fold(seed, 1), weights=weights, weights_per_step=per_step
         )

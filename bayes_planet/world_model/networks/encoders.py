@@ -8,14 +8,28 @@ from bayes_planet.world_model.networks.images import flatten_images
 
 
 class ImageEncoder(tf.Module):
-    """Four convolutions, kernel 4, stride 2, VALID, of depth d, 2d, 4d, 8d: [..., 64, 64, 3] -> [..., 32 d].
+    """Four convolutions, kernel 4, stride 2, VALID, of depth d, 2d, 4d, 8d: [..., 64, 64, C] -> [..., 32 d].
+
+    Args:
+      depth: d.
+      activation: of the hidden layers.
+      policy: Keras dtype policy.
+      channels: C, 3 or, with the change (`images.with_change`), 6.
 
     Source: PlaNet, App. A; google-research/planet, networks/conv_ha.py.
     """
 
-    def __init__(self, depth: int = 32, activation: str = "relu", policy: str = "float32", name: str = "image_encoder"):
+    def __init__(
+        self,
+        depth: int = 32,
+        activation: str = "relu",
+        policy: str = "float32",
+        channels: int = 3,
+        name: str = "image_encoder",
+    ):
         super().__init__(name)
         self.embedding_size = 32 * depth
+        self.channels = channels
         layers = [tf.keras.layers.Conv2D] * 3 + [PatchConvolution]
         self._layers = [
             layer(
@@ -35,8 +49,8 @@ class ImageEncoder(tf.Module):
         return list(self._layers)
 
     def __call__(self, image: tf.Tensor) -> tf.Tensor:
-        if image.shape[-3:] != (64, 64, 3):
-            raise ValueError(f"image has shape {image.shape}. Accepted: [..., 64, 64, 3].")
+        if image.shape[-3:] != (64, 64, self.channels):
+            raise ValueError(f"image has shape {image.shape}. Accepted: [..., 64, 64, {self.channels}].")
         leading = tf.shape(image)[:-3]
         x = flatten_images(image)
         for layer in self._layers:

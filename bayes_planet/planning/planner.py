@@ -23,7 +23,7 @@ class Planner:
         has the same state noise under every draw, so only the weights differ.
 
     With `model.policy`, `config.policy_candidates` plans of the policy join the first iteration, and `config.method`
-    `policy` does what the policy does instead of searching.
+    `policy` does what the policy does instead of searching: a plan of one action.
 
     Source: PlaNet, Sec. 4 and Algorithm 2; google-research/planet, scripts/objectives.py; the options of the search
     from Pinneri et al. 2020 (iCEM), and Hansen et al. 2022 (TD-MPC).
@@ -50,8 +50,9 @@ class Planner:
             raise ValueError("The planner needs a static batch size. Trace it with a known number of environments.")
         fold = tf.random.experimental.stateless_fold_in
         if config.method == "policy":
-            plan = self._policy_plans(state, 1, fold(seed, 2))
-            return Plan(plan[:, 0], tf.repeat(plan, config.elites_kept, axis=1))
+            mean, _ = self.world_model.policy(state.features)
+            plan = tf.clip_by_value(mean, -1.0, 1.0)[:, None]
+            return Plan(plan, tf.repeat(plan[:, None], config.elites_kept, axis=1))
         proposals = None
         if config.policy_candidates:
             proposals = self._policy_plans(state, config.policy_candidates, fold(seed, 2))

@@ -23,7 +23,6 @@ from bayes_planet.world_model.overshooting import imagine_ahead, overshooting_nl
 from bayes_planet.world_model.rssm import RSSM, State
 from bayes_planet.world_model.subsets import choose_rows, share, size
 
-_VIEW = "view"
 CONTINUATION_SCALE = 10.0
 """Factor on the continuation's negative log-likelihood."""
 
@@ -114,10 +113,10 @@ class WorldModel(tf.Module):
         self._build()
 
     def _build(self) -> None:
-        observation = {key: tf.zeros((1, *shape)) for key, shape in self.observation_shapes.items()}
-        if self.sees_change:
-            observation[_VIEW] = tf.zeros((1, 64, 64, 6))
-        self.embed(observation)
+        shapes = dict(self.observation_shapes)
+        if "image" in shapes:
+            shapes["image"] = (*shapes["image"][:2], self._encoders["image"].channels)
+        self.embed({key: tf.zeros((1, *shape)) for key, shape in shapes.items()})
         features = tf.zeros([1, self.rssm.feature_size])
         self.decode(features)
         self.reward(features)
@@ -148,7 +147,7 @@ class WorldModel(tf.Module):
     def prepare(self, observation: Mapping[str, tf.Tensor], seed: tf.Tensor) -> dict[str, tf.Tensor]:
         """What the environment gives, as the model sees it: images quantised with fresh noise, states normalised.
 
-        With `model.image_change` there is also 'view', which is encoded in the image's place.
+        With `model.image_change` images have all their bits, and three more channels: `images.with_change`.
 
         Args:
           observation: 'image' uint8 [B, 64, 64, 3] or [B, T, 64, 64, 3], and/or 'state' float32 [..., n]. With
@@ -162,12 +161,13 @@ class WorldModel(tf.Module):
         prepared = {}
         if "image" in self.observation_shapes:
             image = observation["image"]
-            prepared["image"] = images.preprocess(image, seed)
             if self.sees_change:
                 before = observation.get("previous_image")
                 if before is None:
                     before = images.one_step_before(image) if len(image.shape) == 5 else image
-                prepared[_VIEW] = images.with_change(image, before)
+                prepared["image"] = images.with_change(image, before)
+            else:
+                prepared["image"] = images.preprocess(image, seed)
         if "state" in self.observation_shapes:
             state = tf.cast(observation["state"], tf.float32)
             prepared["state"] = state if self.normaliser is None else self.normaliser.normalise(state)
@@ -175,8 +175,7 @@ class WorldModel(tf.Module):
 
     def embed(self, prepared: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Embedding [..., E] of prepared observations."""
-        seen = {**prepared, "image": prepared[_VIEW]} if _VIEW in prepared else prepared
-        return tf.concat([encoder(seen[key]) for key, encoder in sorted(self._encoders.items())], -1)
+        return tf.concat([encoder(prepared[key]) for key, encoder in sorted(self._encoders.items())], -1)
 
     def decode(self, features: tf.Tensor, normalised: bool = False) -> dict[str, tf.Tensor]:
         """Mean of each observation, float32, for features [..., Z + H].
@@ -244,7 +243,10 @@ class WorldModel(tf.Module):
     def _likelihood(
         self, key: str, target: tf.Tensor, features: tf.Tensor, mask: tf.Tensor, seed: tf.Tensor
     ) -> tf.Tensor:
-        """Sum over valid steps of -log p(observation | features), for images from `image_fraction` of the steps."""
+        """Sum over valid steps of -log p(observation | features), for images from `image_fraction` of the steps.
+
+        The target is prepared, but for images with `model.image_change`, which are as the environment gave them.
+        """
         event_axes = len(self.observation_shapes[key])
         fraction = self.config.loss.image_fraction if key == "image" else 1.0
         steps = size(mask, 0) * mask.shape[1]
@@ -254,6 +256,8 @@ class WorldModel(tf.Module):
                 tf.gather(tf.reshape(value, [steps, *value.shape[2:]]), chosen) for value in (target, features, mask)
             )
             mask *= share(steps, size(chosen, 0))
+        if key == "image" and self.sees_change:
+            target = images.preprocess(target, seed)
         return tf.reduce_sum(unit_gaussian_nll(target, self._decoders[key](features), event_axes) * mask)
 
     def _rollouts(self, actions: tf.Tensor, posterior: State, seed: tf.Tensor, weights: dict) -> Rollouts:
@@ -314,15 +318,15 @@ class WorldModel(tf.Module):
         weights, per_step = self.sample_weights(weight_seed, batch["action"].shape[1])
         seen = prepared
         if "image" in prepared and scales.image_shift:
-            key = _VIEW if self.sees_change else "image"
-            seen = {**prepared, key: images.random_shift(prepared[key], scales.image_shift, fold(seed, 4))}
+            seen = {**prepared, "image": images.random_shift(prepared["image"], scales.image_shift, fold(seed, 4))}
         posterior, prior = self.rssm.observe(
             self.embed(seen), batch["action"], seed=fold(seed, 1), weights=weights, weights_per_step=per_step
         )
         features = posterior.features
+        targets = {**prepared, "image": batch["image"]} if self.sees_change else prepared
         likelihoods = {
-            key: self._likelihood(key, prepared[key], features, mask, fold(seed, 2)) / valid_steps
-            for key in self.observation_shapes
+            key: self._likelihood(key, target, features, mask, fold(seed, 2)) / valid_steps
+            for key, target in targets.items()
         }
         reward = mean(unit_gaussian_nll(batch["reward"][..., None], self.reward(features)[..., None], 1))
         state_kl = diagonal_gaussian_kl(posterior.mean, posterior.stddev, prior.mean, prior.stddev)

@@ -26,10 +26,16 @@ def test_without_a_search_it_does_what_the_mean_of_the_policy_does():
     planner = Planner(model, model.config.planner)
     state = crafted_state(1.0, -1.0)
     plan = planner.search(state, seed(1))
-    ahead = act_ahead(model.rssm, model.policy, state, tf.zeros([2, 3, 1]), seed=FOLD(FOLD(seed(1), 2), 1))
+    ahead = act_ahead(model.rssm, model.policy, state, tf.zeros([2, 1, 1]), seed=seed(2))
     np.testing.assert_allclose(plan.mean, ahead.actions, rtol=1e-6)
     np.testing.assert_allclose(plan.mean[:, 0, 0], [0.4, -0.4], rtol=1e-5)
-    assert plan.elites.shape == (2, planner.config.elites_kept, 3, 1)
+    assert plan.elites.shape == (2, planner.config.elites_kept, 1, 1)
+
+
+def test_what_the_policy_does_is_clipped():
+    model = model_with_policy(4.0, method="policy")
+    plan = Planner(model, model.config.planner).search(crafted_state(1.0, -1.0), seed(1))
+    np.testing.assert_array_equal(plan.mean[:, 0, 0], [1.0, -1.0])
 
 
 def test_proposals_take_the_place_of_draws_and_are_chosen_where_they_are_best():

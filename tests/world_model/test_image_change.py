@@ -25,7 +25,7 @@ def test_the_change_is_four_times_the_difference_and_the_image_has_all_its_bits(
 
 def test_before_the_first_image_of_a_sequence_nothing_changed(model):
     batch = tiny_batch(shapes=IMAGE_SHAPES)
-    view = model.prepare(batch, seed(1))["view"].numpy()
+    view = model.prepare(batch, seed(1))["image"].numpy()
     assert view.shape == (3, 4, 64, 64, 6)
     assert not view[:, 0, ..., 3:].any()
     levels = batch["image"].astype(np.float32) / 255
@@ -63,10 +63,22 @@ def test_image_and_change_are_shifted_together():
     config = tiny_config(model={"image_change": True}, loss={"image_shift": 3})
     model = tiny_model(config, IMAGE_SHAPES)
     seen = []
-    model.embed = lambda prepared, embed=model.embed: seen.append(prepared["view"]) or embed(prepared)
+    model.embed = lambda prepared, embed=model.embed: seen.append(prepared["image"]) or embed(prepared)
     batch = tiny_batch(shapes=IMAGE_SHAPES)
     model.loss(batch, seed=seed(1), weight_seed=seed(2), num_data=tf.constant(100.0), weight_kl_scale=tf.constant(1.0))
-    view = model.prepare(batch, FOLD(seed(1), 0))["view"]
+    view = model.prepare(batch, FOLD(seed(1), 0))["image"]
     np.testing.assert_array_equal(seen[0], images.random_shift(view, 3, FOLD(seed(1), 4)))
     assert not np.array_equal(seen[0], view)
     assert not seen[0][:, 0, ..., 3:].numpy().any()
+
+
+def test_the_decoder_learns_the_image_as_without_the_change():
+    """Quantised, with noise: half the squared distance of what is decoded, for every image."""
+    model = tiny_model(tiny_config(model={"image_change": True}, loss={"image_fraction": 1.0}), IMAGE_SHAPES)
+    batch = tiny_batch(shapes=IMAGE_SHAPES)
+    scales = {"num_data": tf.constant(100.0), "weight_kl_scale": tf.constant(1.0)}
+    terms = model.loss(batch, seed=seed(1), weight_seed=seed(2), **scales)
+    target = images.preprocess(batch["image"], FOLD(seed(1), 2))
+    decoded = model.decode(terms.seen.posterior.features)["image"]
+    expected = 0.5 * tf.reduce_sum(tf.square(target - decoded), [2, 3, 4]) + 0.5 * np.log(2 * np.pi) * 64 * 64 * 3
+    np.testing.assert_allclose(terms.metrics["loss/image"], tf.reduce_mean(expected), rtol=1e-5)

@@ -59,7 +59,7 @@ def make(
       ValueError: the camera does not exist or cannot be chosen, or the episode has no limit.
     """
     require_settings(config)
-    backend = rendering.select_backend(config.gl_backend, backend)
+    backend = rendering.select_backend(backend)
     quality = rendering.resolve_quality(config.render_quality, backend)
     needs_images = config.observations != "state"
     task = None if factory is not None else resolve(config.name)

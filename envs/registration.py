@@ -51,7 +51,7 @@ class SuiteTask(gymnasium.Env):
       image_size: S, also of `render()`.
       action_repeat: env steps an action is held; rewards are summed.
       episode_env_steps: env steps after which an episode is cut; 0: the task's own limit.
-      camera, render_quality, gl_backend: as the settings of the same names under `env`.
+      camera, render_quality: as the settings of the same names under `env`.
 
     Raises:
       NoGLError: images are asked for and OpenGL does not work.
@@ -70,13 +70,12 @@ class SuiteTask(gymnasium.Env):
         episode_env_steps: int = 1000,
         camera: str = "auto",
         render_quality: str = "auto",
-        gl_backend: str = "auto",
     ) -> None:
         from bayes_planet.envs.environments import make
 
         config = EnvConfig(
             name=task, observations=observations, action_repeat=action_repeat,
-            episode_env_steps=episode_env_steps, camera=camera, render_quality=render_quality, gl_backend=gl_backend,
+            episode_env_steps=episode_env_steps, camera=camera, render_quality=render_quality,
         )  # fmt: skip
         self._env = make(config, image_size=image_size)
         self.render_mode = render_mode

@@ -50,24 +50,20 @@ class Backend:
             raise NoGLError(self.failure)
 
 
-def find_backend(gl_backend: str = "auto") -> Backend:
-    """Finds the GL backend for new processes: the one asked for, else MUJOCO_GL, else EGL, else OSMesa.
-
-    Args:
-      gl_backend: auto, egl, osmesa or glfw (`env.gl_backend`).
+def find_backend() -> Backend:
+    """Finds the GL backend for new processes: MUJOCO_GL if it is set, else EGL, else OSMesa; on macOS GLFW.
 
     Returns:
       The first backend that makes a context in a process of its own (about 0.7 s each, remembered), or one
       named `disabled` that says why.
     """
-    return _find_backend(gl_backend, os.environ.get("MUJOCO_GL"), os.environ.get("MUJOCO_EGL_DEVICE_ID"))
+    return _find_backend(os.environ.get("MUJOCO_GL"), os.environ.get("MUJOCO_EGL_DEVICE_ID"))
 
 
-def select_backend(gl_backend: str = "auto", found: Backend | None = None) -> Backend:
+def select_backend(found: Backend | None = None) -> Backend:
     """Fixes the GL backend of this process; call it before anything imports dm_control.
 
     Args:
-      gl_backend: as `find_backend`.
       found: what `find_backend` gave elsewhere, so as not to search again.
 
     Returns:
@@ -76,15 +72,15 @@ def select_backend(gl_backend: str = "auto", found: Backend | None = None) -> Ba
     # Rasterising in the calling thread: 1.6 times as many 64x64 frames a second as with llvmpipe's own threads.
     os.environ.setdefault("LP_NUM_THREADS", "0")
     loaded = sys.modules.get("dm_control._render")
-    if compatibility.shares_symbols() and (refused := _beside_tensorflow(gl_backend, found, loaded)) is not None:
+    if compatibility.shares_symbols() and (refused := _beside_tensorflow(found, loaded)) is not None:
         return refused
     if loaded is not None:
-        return _loaded_backend(gl_backend, loaded.BACKEND)
-    backend = found or find_backend(gl_backend)
+        return _loaded_backend(loaded.BACKEND)
+    backend = found or find_backend()
     if "mujoco" in sys.modules and os.environ.get("MUJOCO_GL", "") != backend.name:
         # MuJoCo has read the variable when it was imported; to set it now would end in "gladLoadGL error".
         reasons = [f"mujoco was imported here before MUJOCO_GL={backend.name} was set; use Workers, or set it first"]
-        return Backend("disabled", failure=no_gl_message(f"env.gl_backend={gl_backend}", reasons))
+        return Backend("disabled", failure=no_gl_message(_asked(os.environ.get("MUJOCO_GL")), reasons))
     os.environ["MUJOCO_GL"] = backend.name
     return backend
 
@@ -139,15 +135,10 @@ def _area_weights(old: int, new: int) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=16)
-def _find_backend(gl_backend: str, variable: str | None, device: str | None) -> Backend:
+def _find_backend(variable: str | None, device: str | None) -> Backend:
     del device  # only part of the key: another GPU may have another answer
-    if gl_backend != "auto":
-        candidates, asked = [gl_backend], f"env.gl_backend={gl_backend}"
-    elif variable:
-        candidates, asked = [variable], f"MUJOCO_GL={variable}"
-    else:
-        candidates = ["glfw"] if sys.platform == "darwin" else ["egl", "osmesa"]
-        asked = "env.gl_backend=auto"
+    asked = _asked(variable)
+    candidates = [variable] if variable else ["glfw"] if sys.platform == "darwin" else ["egl", "osmesa"]
     if candidates[0].lower() in DISABLED:
         return Backend("disabled", failure=no_gl_message(asked, ["rendering is switched off"]))
     reasons = []
@@ -157,6 +148,10 @@ def _find_backend(gl_backend: str, variable: str | None, device: str | None) -> 
             return Backend(candidate, renderer)
         reasons.append(f"{candidate}: {reason}")
     return Backend("disabled", failure=no_gl_message(asked, reasons))
+
+
+def _asked(variable: str | None) -> str:
+    return f"MUJOCO_GL={variable}" if variable else "MUJOCO_GL is not set"
 
 
 def _probe(candidate: str) -> tuple[str, str | None]:
@@ -177,9 +172,10 @@ def _probe(candidate: str) -> tuple[str, str | None]:
     return "", lines[-1] if lines else f"the process ended with code {answer.returncode}"
 
 
-def _beside_tensorflow(gl_backend: str, found: Backend | None, loaded: types.ModuleType | None) -> Backend | None:
+def _beside_tensorflow(found: Backend | None, loaded: types.ModuleType | None) -> Backend | None:
     """`disabled` where the processor draws, which would crash this process, else None."""
-    backend = found or find_backend(getattr(loaded, "BACKEND", None) or gl_backend)
+    device = os.environ.get("MUJOCO_EGL_DEVICE_ID")
+    backend = found or _find_backend(getattr(loaded, "BACKEND", None) or os.environ.get("MUJOCO_GL"), device)
     if not backend.software:
         return None
     if loaded is None:
@@ -199,13 +195,10 @@ def _beside_tensorflow(gl_backend: str, found: Backend | None, loaded: types.Mod
     )
 
 
-def _loaded_backend(gl_backend: str, loaded: str | None) -> Backend:
+def _loaded_backend(loaded: str | None) -> Backend:
     if loaded is None or loaded in DISABLED:
         reasons = ["dm_control was imported in this process without a GL backend"]
-        return Backend("disabled", failure=no_gl_message(f"env.gl_backend={gl_backend}", reasons))
-    if gl_backend not in ("auto", loaded):
-        reasons = [f"dm_control was imported in this process with {loaded}; use Workers, or set MUJOCO_GL before"]
-        return Backend("disabled", failure=no_gl_message(f"env.gl_backend={gl_backend}", reasons))
+        return Backend("disabled", failure=no_gl_message(_asked(os.environ.get("MUJOCO_GL")), reasons))
     return _renderer_of_this_process(loaded)
 
 
@@ -222,6 +215,6 @@ def no_gl_message(asked: str, reasons: list[str]) -> str:
     return (
         f"No OpenGL backend can draw images here ({asked}): {'; '.join(reasons)}. "
         "On Debian or Ubuntu install one of: `apt install libegl1 libgl1-mesa-dri` (EGL), "
-        "`apt install libosmesa6` (OSMesa, no GPU needed). Or name a backend that works with MUJOCO_GL=egl|osmesa|glfw "
-        "or env.gl_backend, or train without images: env.observations=state."
+        "`apt install libosmesa6` (OSMesa, no GPU needed). Or name a backend that works with "
+        "MUJOCO_GL=egl|osmesa|glfw, or train without images: env.observations=state."
     )

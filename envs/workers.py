@@ -77,7 +77,7 @@ class Workers:
             "factory": None if factory is None else _pickled(factory),
             "paths": [os.path.abspath(path) for path in sys.path],
             "diagnostics": arguments.flag("diagnostics", diagnostics),
-            "backend": rendering.find_backend(config.gl_backend),
+            "backend": rendering.find_backend(),
         }
         self.lost_at_start: list[str] = []
         self._processes: list[EnvironmentProcess] = []

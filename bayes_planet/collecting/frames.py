@@ -41,6 +41,6 @@ def unchanging(episodes: Sequence[Episode], description: Mapping[str, str]) -> s
     return (
         f"Warning: all frames of the first episode are equal ({shown}), so the images show the agent nothing. Often "
         f"the display is headless, or OpenGL draws nothing.{drawn} Look at a frame of its own render(); try "
-        "env.gl_backend=egl or osmesa (MUJOCO_GL for an environment that draws by itself), or a virtual display "
-        "(xvfb-run); or train without images: env.observations=state."
+        "MUJOCO_GL=egl or MUJOCO_GL=osmesa, or a virtual display (xvfb-run); or train without images: "
+        "env.observations=state."
     )

@@ -11,6 +11,7 @@ CLIP_NORM = 1000.0
 """Largest global norm of the gradients (PlaNet, App. A)."""
 
 FIXED: dict[str, Any] = {
+    "env.gl_backend": "auto",
     "env.image_size": IMAGE_SIZE,
     "model.min_stddev": 0.1,
     "model.image_bits": IMAGE_BITS,

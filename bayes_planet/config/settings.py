@@ -30,7 +30,6 @@ class EnvConfig(Settings):
     action_repeat: int = setting(4, "env steps one action is held; rewards are summed", at_least(1, "env steps"), "PlaNet, App. A", part="task")
     episode_env_steps: int = setting(1000, "env steps after which an episode is cut; 0: the task's own limit", at_least(0, "env steps"), part="task")
     render_quality: str = setting("auto", "fast (no shadows, no antialiasing), full, or auto: fast where the first start of the run has software GL, else full", one_of("auto", "fast", "full"), part="machine")
-    gl_backend: str = setting("auto", "auto (MUJOCO_GL, else EGL, else OSMesa; on macOS GLFW), egl, osmesa, glfw", one_of("auto", "egl", "osmesa", "glfw"), part="machine")
     workers: int = setting(1, "environment processes that collect side by side", at_least(1, "processes"), change="freely", part="machine")
     timeout_seconds: float = setting(60.0, "seconds a worker may take to answer before it counts as hung; inf: any", above_zero("number of seconds"), change="freely", part="machine", infinite=True)
 

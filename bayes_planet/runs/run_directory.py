@@ -345,7 +345,7 @@ class RunDirectory:
             return config
         quality = self.read_config().env.render_quality if self.holds_run() else "auto"
         if quality == "auto":
-            backend = find_backend(config.env.gl_backend)
+            backend = find_backend()
             if backend.failure:
                 return config  # the environments say what is missing
             quality = resolve_quality(quality, backend)

@@ -1,5 +1,6 @@
 """What a user may get wrong on the command line: each is one clear sentence, exit code 2, and nothing lost."""
 
+import os
 import subprocess
 import sys
 
@@ -91,10 +92,12 @@ def test_discrete_actions_are_refused(capsys, tmp_path):
 
 
 def test_no_gl_names_the_package(tmp_path):
-    arguments = ["train", "--config", "debug", "--logdir", str(tmp_path / "run"), "env.gl_backend=osmesa"]
+    arguments = ["train", "--config", "debug", "--logdir", str(tmp_path / "run")]
+    environment = {**os.environ, "MUJOCO_GL": "osmesa"}
     result = subprocess.run(
-        [sys.executable, "-m", "bayes_planet.cli", *arguments], capture_output=True, text=True, timeout=240
-    )
+        [sys.executable, "-m", "bayes_planet.cli", *arguments],
+        env=environment, capture_output=True, text=True, timeout=240,
+    )  # fmt: skip
     if result.returncode == 0:
         pytest.skip("OSMesa is installed here")
     assert result.returncode == 2 and "libosmesa6" in result.stderr and "Traceback" not in result.stderr

@@ -41,14 +41,14 @@ def test_auto_quality_follows_the_renderer():
 
 
 def test_a_backend_is_found_and_drawn_by_something():
-    backend = find_backend("auto")
+    backend = find_backend()
     backend.require()
     assert backend.name in ("egl", "osmesa", "glfw") and backend.renderer
 
 
 def test_mujoco_gl_is_obeyed_and_its_failure_says_what_to_do(monkeypatch):
     monkeypatch.setenv("MUJOCO_GL", "no_such_backend")
-    backend = find_backend("auto")
+    backend = find_backend()
     assert backend.name == "disabled"
     with pytest.raises(NoGLError) as caught:
         backend.require()
@@ -59,14 +59,14 @@ def test_mujoco_gl_is_obeyed_and_its_failure_says_what_to_do(monkeypatch):
 def test_switched_off_rendering_is_named(monkeypatch):
     monkeypatch.setenv("MUJOCO_GL", "disabled")
     with pytest.raises(NoGLError, match=r"MUJOCO_GL=disabled.*switched off"):
-        find_backend("auto").require()
+        find_backend().require()
 
 
 def test_every_candidate_is_tried_and_named(monkeypatch):
     """No EGL device has this number, so EGL fails for real; OSMesa is then tried in a fresh process."""
     monkeypatch.delenv("MUJOCO_GL", raising=False)
     monkeypatch.setenv("MUJOCO_EGL_DEVICE_ID", "97")
-    backend = find_backend("auto")
+    backend = find_backend()
     if backend.name == "osmesa":
         return
     with pytest.raises(NoGLError, match=r"egl: .*got 97.*osmesa: "):

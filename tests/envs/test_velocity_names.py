@@ -5,7 +5,7 @@ import numpy as np
 from bayes_planet.config import EnvConfig
 from bayes_planet.envs import rendering
 
-rendering.select_backend("auto")  # before dm_control is imported
+rendering.select_backend()  # before dm_control is imported
 
 from dm_control import mujoco  # noqa: E402
 

@@ -454,13 +454,13 @@ SOFTWARE = Backend("egl", "llvmpipe (LLVM 15.0.6, 256 bits)")
 
 @pytest.mark.parametrize(("backend", "quality"), [(GPU, "full"), (SOFTWARE, "fast")])
 def test_what_auto_draws_is_part_of_the_run(tmp_path, monkeypatch, backend, quality):
-    monkeypatch.setattr(run_directory, "find_backend", lambda gl_backend: backend)
+    monkeypatch.setattr(run_directory, "find_backend", lambda: backend)
     config = RunDirectory(tmp_path).prepare(Config())
     assert config == change(Config(), env={"render_quality": quality}) == presets.read(tmp_path / "config.yaml")
 
 
 def test_a_run_is_drawn_on_another_machine_as_where_it_began(run, monkeypatch):
-    monkeypatch.setattr(run_directory, "find_backend", lambda gl_backend: GPU)
+    monkeypatch.setattr(run_directory, "find_backend", lambda: GPU)
     run.unlock()
     again = RunDirectory(run.path)
     assert again.prepare(change(seeded(3), env={"render_quality": "auto"})) == seeded(3)
@@ -472,7 +472,7 @@ def test_a_run_is_drawn_on_another_machine_as_where_it_began(run, monkeypatch):
 def test_a_run_of_a_version_that_kept_auto_goes_on(run, monkeypatch):
     run.unlock()
     presets.save(change(seeded(3), env={"render_quality": "auto"}), run.config_file)
-    monkeypatch.setattr(run_directory, "find_backend", lambda gl_backend: GPU)
+    monkeypatch.setattr(run_directory, "find_backend", lambda: GPU)
     assert RunDirectory(run.path).prepare(change(seeded(3), env={"render_quality": "auto"})) == change(
         seeded(3), env={"render_quality": "full"}
     )
@@ -480,7 +480,7 @@ def test_a_run_of_a_version_that_kept_auto_goes_on(run, monkeypatch):
 
 @pytest.mark.parametrize("backend", [GPU, Backend("disabled", failure="there is none")])
 def test_without_images_or_a_backend_auto_stays(tmp_path, monkeypatch, backend):
-    monkeypatch.setattr(run_directory, "find_backend", lambda gl_backend: backend)
+    monkeypatch.setattr(run_directory, "find_backend", lambda: backend)
     config = Config()
     if not backend.failure:
         config = change(config, env={"observations": "state"})

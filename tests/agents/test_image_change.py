@@ -1,0 +1,72 @@
+"""With `model.image_change` a policy remembers the last image: under TF-Agents, in `predict`, and when it trains."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tf_agents.specs import tensor_spec
+from tf_agents.trajectories import time_step as ts
+
+from bayes_planet import BayesPlanet
+from bayes_planet.agents import BayesPlanetAgent, GymnasiumPyEnvironment
+from tests.agents import toy
+
+SETTINGS = {
+    "model.image_change": True,
+    "loss.image_shift": 2,
+    "env.episode_env_steps": 32,
+    "train.sequence_length": 4,
+    "train.batch_size": 2,
+    "evaluation": {"workers": 1, "every_episodes": 0, "videos": 0},
+}
+
+
+@pytest.fixture(scope="module")
+def policy():
+    config = toy.config()
+    config = dataclasses.replace(config, model=dataclasses.replace(config.model, image_change=True))
+    environment = GymnasiumPyEnvironment.make(config.env)
+    specs = tensor_spec.from_spec((environment.time_step_spec(), environment.action_spec()))
+    return BayesPlanetAgent(*specs, config, num_data=100).policy
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """Trained on cheetah-run's images by a few updates."""
+    logdir = tmp_path_factory.mktemp("change") / "run"
+    with BayesPlanet("dm_control/cheetah-run", "debug", seed=3, logdir=logdir, overrides=SETTINGS) as made:
+        yield made.learn(episodes=3)
+
+
+def images(number: int, count: int = 2) -> np.ndarray:
+    return np.random.default_rng(number).integers(0, 256, (count, 64, 64, 3), np.uint8)
+
+
+def step(policy, number: int, first: bool) -> ts.TimeStep:
+    kind = ts.StepType.FIRST if first else ts.StepType.MID
+    observation = tf.nest.map_structure(lambda _: tf.constant(images(number)), policy.time_step_spec.observation)
+    return ts.TimeStep(tf.fill([2], kind), tf.zeros([2]), tf.ones([2]), observation)
+
+
+def test_the_policy_state_holds_the_last_image_and_an_episode_starts_without(policy):
+    _, state, _ = policy.action(step(policy, 1, True), policy.get_initial_state(2), seed=1)
+    assert state["image"].dtype == tf.uint8
+    np.testing.assert_array_equal(state["image"], images(1))
+    other = {**state, "image": tf.constant(images(2))}
+    for first, depends in ((False, True), (True, False)):
+        means = [policy.action(step(policy, 3, first), before, seed=2).state["mean"] for before in (state, other)]
+        assert (np.abs(means[0] - means[1]).max() > 1e-6) == depends
+
+
+def test_it_trains_and_predict_remembers_the_last_image(model):
+    assert model.num_updates > 0
+    _, state = model.predict(images(1), None)
+    np.testing.assert_array_equal(state.image, images(1))
+    _, after = model.predict(images(2), state)
+    _, moved = model.predict(images(2), state._replace(image=images(3)))
+    assert np.abs(after.mean - moved.mean).max() > 1e-6
+    _, restarted = model.predict(images(2), state._replace(image=images(3)), [True, True])
+    np.testing.assert_allclose(restarted.mean, model.predict(images(2), state, [True, True])[1].mean)
+    with pytest.raises(ValueError, match=r"state is of another agent.*\(64, 64, 3\)"):
+        model.predict(images(2), state._replace(image=()))

@@ -240,6 +240,21 @@ class WorldModel(tf.Module):
         prepared = self.prepare(batch, fold(seed, 0))
         return self.rssm.observe(self.embed(prepared), batch["action"], seed=fold(seed, 1), weights=weights)
 
+    def _prepared_and_seen(
+        self, batch: Mapping[str, tf.Tensor], seed: tf.Tensor, shift_seed: tf.Tensor
+    ) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
+        """What is decoded, as `_likelihood` takes it, and what is encoded, moved by `loss.image_shift`."""
+
+        def moved(image: tf.Tensor) -> tf.Tensor:
+            return images.random_shift(image, shift, shift_seed) if shift else image
+
+        shift = self.config.loss.image_shift
+        if self.sees_change:  # to move bytes is faster than to move numbers
+            seen = self.prepare({**batch, "image": moved(batch["image"])}, seed)
+            return {**seen, "image": batch["image"]}, seen
+        prepared = self.prepare(batch, seed)
+        return prepared, ({**prepared, "image": moved(prepared["image"])} if "image" in prepared else prepared)
+
     def _likelihood(
         self, key: str, target: tf.Tensor, features: tf.Tensor, mask: tf.Tensor, seed: tf.Tensor
     ) -> tf.Tensor:
@@ -314,19 +329,15 @@ class WorldModel(tf.Module):
         def mean(value: tf.Tensor) -> tf.Tensor:
             return tf.reduce_sum(value * mask) / valid_steps
 
-        prepared = self.prepare(batch, fold(seed, 0))
+        prepared, seen = self._prepared_and_seen(batch, fold(seed, 0), fold(seed, 4))
         weights, per_step = self.sample_weights(weight_seed, batch["action"].shape[1])
-        seen = prepared
-        if "image" in prepared and scales.image_shift:
-            seen = {**prepared, "image": images.random_shift(prepared["image"], scales.image_shift, fold(seed, 4))}
         posterior, prior = self.rssm.observe(
             self.embed(seen), batch["action"], seed=fold(seed, 1), weights=weights, weights_per_step=per_step
         )
         features = posterior.features
-        targets = {**prepared, "image": batch["image"]} if self.sees_change else prepared
         likelihoods = {
             key: self._likelihood(key, target, features, mask, fold(seed, 2)) / valid_steps
-            for key, target in targets.items()
+            for key, target in prepared.items()
         }
         reward = mean(unit_gaussian_nll(batch["reward"][..., None], self.reward(features)[..., None], 1))
         state_kl = diagonal_gaussian_kl(posterior.mean, posterior.stddev, prior.mean, prior.stddev)

@@ -10,7 +10,6 @@ from bayes_planet.behaviour.model import BehaviourModel
 from bayes_planet.behaviour.returns import VALUE_TRACE, lambda_returns
 from bayes_planet.world_model.losses import unit_gaussian_nll
 from bayes_planet.world_model.overshooting import overshooting_nll
-from bayes_planet.world_model.world_model import Rollouts
 
 
 class ValueTerms(NamedTuple):
@@ -25,7 +24,7 @@ def value_terms(
     model: BehaviourModel,
     batch: Mapping[str, tf.Tensor],
     features: tf.Tensor,
-    rollouts: Rollouts | None,
+    ahead: tf.Tensor | None,
     valid_steps: tf.Tensor,
 ) -> ValueTerms:
     """Each head learns what it should have said, by the rewards that followed and its own prediction after them.
@@ -34,7 +33,7 @@ def value_terms(
       model: with `model.value`.
       batch: 'reward', 'mask' and 'is_terminal' [B, T].
       features: of posterior states, [B, T, Z + H].
-      rollouts: predicted from them; None: none.
+      ahead: features predicted from them, [B * (T - D), D, Z + H]; None: none.
       valid_steps: float32, true entries of `mask` over all replicas.
     """
     settings = model.config.loss
@@ -52,14 +51,13 @@ def value_terms(
         tf.reduce_sum(unit_gaussian_nll(target[..., None], rate[..., None], 1) * mask) / valid_steps
         for rate, target in zip(rates, targets, strict=True)
     ]
-    if rollouts is None:
+    if ahead is None:
         return ValueTerms(tf.reduce_mean(nll), 0.0)
-    predicted = tf.unstack(model.reward_rates(tf.stop_gradient(rollouts.features)))
-    ahead = [
-        overshooting_nll(rate, target, mask, valid_steps, rollouts.chosen)
-        for rate, target in zip(predicted, targets, strict=True)
+    predicted = tf.unstack(model.reward_rates(tf.stop_gradient(ahead)))
+    nll_ahead = [
+        overshooting_nll(rate, target, mask, valid_steps) for rate, target in zip(predicted, targets, strict=True)
     ]
-    return ValueTerms(tf.reduce_mean(nll), tf.reduce_mean(ahead))
+    return ValueTerms(tf.reduce_mean(nll), tf.reduce_mean(nll_ahead))
 
 
 def imagined_value_nll(model: BehaviourModel, imagined: Imagined) -> tf.Tensor:

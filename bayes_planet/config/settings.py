@@ -88,7 +88,6 @@ class LossConfig(Settings):
     state_scale: float = setting(1.0, "factor on the state observation's negative log-likelihood", at_least(0), change="announced")
     overshooting_steps: int = setting(0, "agent steps ahead that training predicts rewards without looking, from every posterior state; 0: none", at_least(0), change="announced")
     overshooting_scale: float = setting(100.0, "with overshooting_steps, factor on these rewards' mean negative log-likelihood", at_least(0), change="announced")
-    overshooting_fraction: float = setting(1.0, "share of the posterior states, drawn afresh each update, that it starts from; the loss stays unbiased", within(0, 1, "above 0, to 1", open_low=True), change="announced")
     value_discount: float = setting(0.97, "with model.value, the factor by which a reward counts less for each agent step that it comes later", within(0, 1, "0 to below 1", open_high=True), change="announced")
     policy_horizon: int = setting(12, "with model.policy, agent steps of imagination that the actor learns from", at_least(1, "agent steps"), "Dreamer has 15", change="announced")
     policy_normalise: bool = setting(False, "with model.policy, returns are counted in ranges (5 to 95 percentiles) of the returns from the batch's states, so that the entropy counts the same whatever rewards are", source="DreamerV3 (Hafner et al. 2023)", change="announced")

@@ -27,23 +27,17 @@ CONTINUATION_SCALE = 10.0
 """Factor on the continuation's negative log-likelihood."""
 
 
-class Rollouts(NamedTuple):
-    """Features [n, D, Z + H] predicted ahead, and the rows of `windows` that they start from; None: all."""
-
-    features: tf.Tensor
-    chosen: tf.Tensor | None
-
-
 class Seen(NamedTuple):
     """Results of the world model's loss that the actor and the value use too.
 
-    The posterior State [B, T, ...], one weight sample of the transition, rollouts from the posterior (None without
-    `loss.overshooting_steps`), and the root mean square, float32 [], of what the model's rewards are wrong by.
+    The posterior State [B, T, ...], one weight sample of the transition, features [B * (T - D), D, Z + H] predicted
+    ahead of the posterior (None without `loss.overshooting_steps`), and the root mean square, float32 [], of what the
+    model's rewards are wrong by.
     """
 
     posterior: State
     weights: dict
-    ahead: Rollouts | None
+    ahead: tf.Tensor | None
     reward_error: tf.Tensor
 
 
@@ -275,14 +269,6 @@ class WorldModel(tf.Module):
             target = images.preprocess(target, seed)
         return tf.reduce_sum(unit_gaussian_nll(target, self._decoders[key](features), event_axes) * mask)
 
-    def _rollouts(self, actions: tf.Tensor, posterior: State, seed: tf.Tensor, weights: dict) -> Rollouts:
-        """Rollouts from posterior states under the actions that were taken."""
-        steps, fraction = self.config.loss.overshooting_steps, self.config.loss.overshooting_fraction
-        fold = tf.random.experimental.stateless_fold_in
-        chosen = choose_rows(size(actions, 0) * (actions.shape[1] - steps), fraction, fold(seed, 0))
-        imagined = imagine_ahead(self.rssm, posterior, actions, steps, chosen, seed=fold(seed, 1), weights=weights)
-        return Rollouts(imagined.features, chosen)
-
     def loss(
         self,
         batch: Mapping[str, tf.Tensor],
@@ -369,11 +355,14 @@ class WorldModel(tf.Module):
         )
         if per_step:  # a rollout has one draw
             weights = tf.nest.map_structure(lambda value: value[0], weights)
-        ahead: Rollouts | None = None
+        ahead: tf.Tensor | None = None
         if scales.overshooting_steps:
-            ahead = self._rollouts(batch["action"], posterior, fold(seed, 3), weights)
-            predicted = self.reward(ahead.features)
-            overshooting = overshooting_nll(predicted, batch["reward"], mask, valid_steps, ahead.chosen)
+            rollout_seed = fold(fold(seed, 3), 1)
+            ahead = imagine_ahead(
+                self.rssm, posterior, batch["action"], scales.overshooting_steps, seed=rollout_seed, weights=weights
+            ).features
+            predicted = self.reward(ahead)
+            overshooting = overshooting_nll(predicted, batch["reward"], mask, valid_steps)
             total += of_reward("reward_overshooting", overshooting, scales.overshooting_scale)
             metrics["loss/reward_overshooting"] = overshooting
         metrics["loss/reward"] = reward

@@ -181,7 +181,7 @@ def test_a_preprocessed_batch_is_taken_as_it_is(agent, experience):
 def test_an_unknown_number_of_sequences_trains_as_a_known_one(experience):
     """With every term of the loss that takes a share of the rows or looks ahead."""
     base = toy.config()
-    loss = dataclasses.replace(base.loss, overshooting_steps=2, overshooting_fraction=0.5)
+    loss = dataclasses.replace(base.loss, overshooting_steps=2, image_fraction=0.5)
     config = dataclasses.replace(base, loss=loss)
     signature = tf.nest.map_structure(lambda value: tf.TensorSpec([None, *value.shape[1:]], value.dtype), experience)
     one, other = make_agent(config), make_agent(config)

@@ -101,26 +101,3 @@ def test_a_distance_that_no_sequence_has_is_refused():
         ValueError, match=r"loss.overshooting_steps is 32. Accepted: 0 to train.sequence_length - 1, 31"
     ):
         Config(loss=LossConfig(overshooting_steps=32), train=TrainConfig(sequence_length=32))
-
-
-def test_a_share_of_the_starts_estimates_the_mean_over_all():
-    """Averaged over many draws of the starts; without state noise the draws differ by nothing else."""
-    config = {"overshooting_steps": AHEAD, "overshooting_scale": 1.0}
-    whole = model_without_state_noise(loss=config)
-    part = model_without_state_noise(loss=config | {"overshooting_fraction": 0.34})
-    for ours, theirs in zip(part.variables, whole.variables, strict=True):
-        ours.assign(theirs)
-    batch = masked_batch()
-    expected = loss(whole, batch).metrics["loss/reward_overshooting"]
-    estimate = tf.function(
-        lambda number: loss(part, batch, seed=tf.stack([1, number])).metrics["loss/reward_overshooting"],
-        autograph=False,
-    )
-    found = np.array([estimate(tf.constant(number)) for number in range(300)])
-    assert found.std() > 0.01 * abs(expected)
-    np.testing.assert_allclose(found.mean(), expected, atol=4 * found.std() / np.sqrt(len(found)))
-
-
-def test_windows_of_chosen_starts():
-    value = tf.reshape(tf.range(2 * 5), [2, 5])
-    np.testing.assert_array_equal(windows(value, 3, tf.constant([3, 1])), [[7, 8, 9], [2, 3, 4]])

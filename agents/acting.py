@@ -83,7 +83,7 @@ class Predictor:
         plan = tuple(value.numpy() for value in after.plan)
         mean, stddev, sample, belief = (value.numpy() for value in after.latent)
         counts = np.array([counts[0], counts[1] + 1], np.int64)
-        image = after.image.numpy() if self._actor.sees_change else ()
+        image = np.asarray(after.image) if self._actor.sees_change else ()
         result = PredictState(mean, stddev, sample, belief, actions, plan, counts, image)
         return (actions[0] if alone else actions), result
 

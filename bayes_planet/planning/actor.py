@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from bayes_planet.planning.cem import Plan
 from bayes_planet.planning.planner import Planner
-from bayes_planet.world_model import State
+from bayes_planet.world_model import State, WorldModel
 
 
 class ActorState(NamedTuple):
@@ -33,7 +33,8 @@ class Actor:
     def __init__(self, planner: Planner, compile: bool = False):
         self.planner = planner
         self.compile = compile
-        self.sees_change = getattr(planner.world_model, "sees_change", False)
+        model = planner.world_model
+        self.sees_change = isinstance(model, WorldModel) and model.sees_change  # a model of one's own has its ways
         self._compiled = tf.function(self.act, jit_compile=compile, autograph=False)
 
     def initial_state(self, batch: int) -> ActorState:

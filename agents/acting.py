@@ -104,11 +104,14 @@ class Predictor:
             raise ValueError(
                 f"state is {type(state).__name__}. Accepted: None at the start, then the state that predict returned."
             ) from error
-        expected = [tuple(value.shape[1:]) for value in (*self._first.latent, self._first.action)]
-        given = [tuple(np.shape(value)[1:]) for value in state[:5]]
+        first: list[Any] = [*self._first.latent, self._first.action]
+        values: list[Any] = [*state[:5]]
         if self._actor.sees_change:
-            expected, given = [*expected, (64, 64, 3)], [*given, tuple(np.shape(state.image)[1:])]
-        if expected != given or any(np.ndim(value) == 0 for value in state[:5]) or np.shape(state.counts) != (2,):
+            first.append(self._first.image)
+            values.append(state.image)
+        expected = [tuple(value.shape[1:]) for value in first]
+        given = [tuple(np.shape(value)[1:]) for value in values]
+        if expected != given or any(np.ndim(value) == 0 for value in values) or np.shape(state.counts) != (2,):
             raise ValueError(
                 f"The state is of another agent, or changed: arrays of shapes {given} for each environment. Accepted: "
                 f"{expected}, as predict returned it; None for new episodes."

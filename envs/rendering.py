@@ -50,14 +50,17 @@ class Backend:
             raise NoGLError(self.failure)
 
 
-def find_backend() -> Backend:
+def find_backend(name: str | None = None) -> Backend:
     """Finds the GL backend for new processes: MUJOCO_GL if it is set, else EGL, else OSMesa; on macOS GLFW.
+
+    Args:
+      name: of the one to try, in place of MUJOCO_GL.
 
     Returns:
       The first backend that makes a context in a process of its own (about 0.7 s each, remembered), or one
       named `disabled` that says why.
     """
-    return _find_backend(os.environ.get("MUJOCO_GL"), os.environ.get("MUJOCO_EGL_DEVICE_ID"))
+    return _find_backend(name or os.environ.get("MUJOCO_GL"), os.environ.get("MUJOCO_EGL_DEVICE_ID"))
 
 
 def select_backend(found: Backend | None = None) -> Backend:
@@ -80,7 +83,7 @@ def select_backend(found: Backend | None = None) -> Backend:
     if "mujoco" in sys.modules and os.environ.get("MUJOCO_GL", "") != backend.name:
         # MuJoCo has read the variable when it was imported; to set it now would end in "gladLoadGL error".
         reasons = [f"mujoco was imported here before MUJOCO_GL={backend.name} was set; use Workers, or set it first"]
-        return Backend("disabled", failure=no_gl_message(_asked(os.environ.get("MUJOCO_GL")), reasons))
+        return _no_backend(_asked(os.environ.get("MUJOCO_GL")), reasons)
     os.environ["MUJOCO_GL"] = backend.name
     return backend
 
@@ -140,14 +143,14 @@ def _find_backend(variable: str | None, device: str | None) -> Backend:
     asked = _asked(variable)
     candidates = [variable] if variable else ["glfw"] if sys.platform == "darwin" else ["egl", "osmesa"]
     if candidates[0].lower() in DISABLED:
-        return Backend("disabled", failure=no_gl_message(asked, ["rendering is switched off"]))
+        return _no_backend(asked, ["rendering is switched off"])
     reasons = []
     for candidate in candidates:
         renderer, reason = _probe(candidate)
         if reason is None:
             return Backend(candidate, renderer)
         reasons.append(f"{candidate}: {reason}")
-    return Backend("disabled", failure=no_gl_message(asked, reasons))
+    return _no_backend(asked, reasons)
 
 
 def _asked(variable: str | None) -> str:
@@ -174,8 +177,7 @@ def _probe(candidate: str) -> tuple[str, str | None]:
 
 def _beside_tensorflow(found: Backend | None, loaded: types.ModuleType | None) -> Backend | None:
     """`disabled` where the processor draws, which would crash this process, else None."""
-    device = os.environ.get("MUJOCO_EGL_DEVICE_ID")
-    backend = found or _find_backend(getattr(loaded, "BACKEND", None) or os.environ.get("MUJOCO_GL"), device)
+    backend = found or find_backend(getattr(loaded, "BACKEND", None))
     if not backend.software:
         return None
     if loaded is None:
@@ -198,7 +200,7 @@ def _beside_tensorflow(found: Backend | None, loaded: types.ModuleType | None) -
 def _loaded_backend(loaded: str | None) -> Backend:
     if loaded is None or loaded in DISABLED:
         reasons = ["dm_control was imported in this process without a GL backend"]
-        return Backend("disabled", failure=no_gl_message(_asked(os.environ.get("MUJOCO_GL")), reasons))
+        return _no_backend(_asked(os.environ.get("MUJOCO_GL")), reasons)
     return _renderer_of_this_process(loaded)
 
 
@@ -207,14 +209,15 @@ def _renderer_of_this_process(loaded: str) -> Backend:
     try:
         return Backend(loaded, gl_probe.gl_renderer())
     except Exception as error:  # a driver may raise anything
-        return Backend("disabled", failure=no_gl_message(f"{loaded}, already loaded", [str(error)]))
+        return _no_backend(f"{loaded}, already loaded", [str(error)])
 
 
-def no_gl_message(asked: str, reasons: list[str]) -> str:
-    """The error text where no OpenGL backend works: why, and what to install."""
-    return (
-        f"No OpenGL backend can draw images here ({asked}): {'; '.join(reasons)}. "
+def _no_backend(asked: str, reasons: list[str]) -> Backend:
+    """`disabled`, with a text that says why, and what to install."""
+    return Backend(
+        "disabled",
+        failure=f"No OpenGL backend can draw images here ({asked}): {'; '.join(reasons)}. "
         "On Debian or Ubuntu install one of: `apt install libegl1 libgl1-mesa-dri` (EGL), "
         "`apt install libosmesa6` (OSMesa, no GPU needed). Or name a backend that works with "
-        "MUJOCO_GL=egl|osmesa|glfw, or train without images: env.observations=state."
+        "MUJOCO_GL=egl|osmesa|glfw, or train without images: env.observations=state.",
     )

@@ -68,7 +68,7 @@ class BayesPlanetPolicy(tf_policy.TFPolicy):
                 f"plan_{name}": tf.TensorSpec(value.shape[1:], tf.float32) for name, value in plan._asdict().items()
             }
         if actor.sees_change:
-            policy_state_spec["image"] = tf.TensorSpec([64, 64, 3], tf.uint8)
+            policy_state_spec["image"] = tf.TensorSpec(model.observation_shapes["image"], tf.uint8)
         # TF-Agents' own reset traces a new function at every call outside of one: 0.1 s a step.
         super().__init__(
             time_step_spec, action_spec, policy_state_spec=policy_state_spec, automatic_state_reset=False, name=name

@@ -41,7 +41,7 @@ class Actor:
         """The state before the first step of an episode: zeros."""
         model = self.planner.world_model
         plan = self.planner.no_plan(batch) if self.planner.config.warm_start else ()
-        image = tf.zeros([batch, 64, 64, 3], tf.uint8) if self.sees_change else ()
+        image = tf.zeros([batch, *model.observation_shapes["image"]], tf.uint8) if self.sees_change else ()
         return ActorState(model.rssm.initial_state(batch), tf.zeros([batch, model.action_size]), plan, image)
 
     def filter(
@@ -52,8 +52,8 @@ class Actor:
         fold = tf.random.experimental.stateless_fold_in
         latent, action = _forget((state.latent, state.action), is_first)
         if self.sees_change:
-            first = tf.reshape(tf.convert_to_tensor(is_first), [-1, 1, 1, 1])
-            observation = {**observation, "previous_image": tf.where(first, observation["image"], state.image)}
+            before = _where_first(is_first, observation["image"], state.image)
+            observation = {**observation, "previous_image": before}
         embedded = model.embed(model.prepare(observation, fold(seed, 0)))
         return model.rssm.observe_step(embedded, action, latent, seed=fold(seed, 1))
 
@@ -107,10 +107,11 @@ class Actor:
 
 def _forget(past: Any, is_first: tf.Tensor) -> Any:
     """A nest of tensors [B, ...], zero where a new episode begins."""
-    forget = tf.convert_to_tensor(is_first)
+    # Not times 0, which would keep a NaN.
+    return tf.nest.map_structure(lambda value: _where_first(is_first, tf.zeros_like(value), value), past)
 
-    def keep(value: tf.Tensor) -> tf.Tensor:
-        # Not times 0, which would keep a NaN.
-        return tf.where(tf.reshape(forget, [-1] + [1] * (len(value.shape) - 1)), tf.zeros_like(value), value)
 
-    return tf.nest.map_structure(keep, past)
+def _where_first(is_first: tf.Tensor, fresh: tf.Tensor, past: tf.Tensor) -> tf.Tensor:
+    """[B, ...]: `fresh` where a new episode begins, else `past`."""
+    rows = tf.reshape(tf.convert_to_tensor(is_first), [-1] + [1] * (len(past.shape) - 1))
+    return tf.where(rows, fresh, past)

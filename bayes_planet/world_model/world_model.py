@@ -84,7 +84,7 @@ class WorldModel(tf.Module):
         self._encoders: dict[str, tf.Module] = {}
         self._decoders: dict[str, tf.Module] = {}
         if "image" in self.observation_shapes:
-            channels = 6 if model.image_change else 3
+            channels = 6 if self.sees_change else 3
             self._encoders["image"] = ImageEncoder(model.convolution_depth, model.activation, policy, channels)
             self._decoders["image"] = ImageDecoder(model.convolution_depth, model.activation, policy)
         if "state" in self.observation_shapes:
@@ -238,16 +238,14 @@ class WorldModel(tf.Module):
         self, batch: Mapping[str, tf.Tensor], seed: tf.Tensor, shift_seed: tf.Tensor
     ) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
         """What is decoded, as `_likelihood` takes it, and what is encoded, moved by `loss.image_shift`."""
-
-        def moved(image: tf.Tensor) -> tf.Tensor:
-            return images.random_shift(image, shift, shift_seed) if shift else image
-
         shift = self.config.loss.image_shift
         if self.sees_change:  # to move bytes is faster than to move numbers
-            seen = self.prepare({**batch, "image": moved(batch["image"])}, seed)
+            seen = self.prepare({**batch, "image": images.random_shift(batch["image"], shift, shift_seed)}, seed)
             return {**seen, "image": batch["image"]}, seen
         prepared = self.prepare(batch, seed)
-        return prepared, ({**prepared, "image": moved(prepared["image"])} if "image" in prepared else prepared)
+        if "image" not in prepared:
+            return prepared, prepared
+        return prepared, {**prepared, "image": images.random_shift(prepared["image"], shift, shift_seed)}
 
     def _likelihood(
         self, key: str, target: tf.Tensor, features: tf.Tensor, mask: tf.Tensor, seed: tf.Tensor

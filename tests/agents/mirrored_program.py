@@ -9,11 +9,10 @@ import sys
 
 import tensorflow as tf
 
-from bayes_planet.agents import BayesPlanetAgent, GymnasiumPyEnvironment, model_batch
+from bayes_planet.agents import GymnasiumPyEnvironment, model_batch
 from tests.agents import toy
 from tf_agents.drivers import py_driver
 from tf_agents.policies import random_py_policy
-from tf_agents.specs import tensor_spec
 from tf_agents.train import learner
 from tf_agents.train.utils import train_utils
 
@@ -34,11 +33,9 @@ def main(root: str) -> None:
     processor = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * 2)
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    environment = GymnasiumPyEnvironment(toy.Echo())
-    specs = tensor_spec.from_spec((environment.time_step_spec(), environment.action_spec()))
     with strategy.scope():
         step = train_utils.create_train_step()
-        agent = BayesPlanetAgent(*specs, toy.config(), num_data=ROWS, train_step_counter=step)
+        agent = toy.make_agent(toy.config(), num_data=ROWS, train_step_counter=step)
     # The strategy gives batches of 4 to its replicas in turn.
     chunks = experience()
     dataset = tf.data.Dataset.from_tensor_slices((chunks, ())).batch(4, drop_remainder=True).repeat()

@@ -8,19 +8,16 @@ import tensorflow as tf
 from tf_agents.drivers import py_driver
 from tf_agents.policies import random_py_policy
 from tf_agents.replay_buffers import tf_uniform_replay_buffer
-from tf_agents.specs import tensor_spec
 from tf_agents.utils import common, nest_utils
 
-from bayes_planet.agents import BayesPlanetAgent, GymnasiumPyEnvironment, model_batch
+from bayes_planet.agents import GymnasiumPyEnvironment, model_batch
 from tests.agents import toy
 
 LENGTH = 6
 
 
 def make_agent(config=None, **arguments):
-    environment = GymnasiumPyEnvironment(toy.Echo())
-    specs = tensor_spec.from_spec((environment.time_step_spec(), environment.action_spec()))
-    return BayesPlanetAgent(*specs, config or toy.config(), **{"num_data": 60, **arguments})
+    return toy.make_agent(config or toy.config(), **{"num_data": 60, **arguments})
 
 
 @pytest.fixture(scope="module")

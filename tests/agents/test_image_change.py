@@ -5,11 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 import tensorflow as tf
-from tf_agents.specs import tensor_spec
-from tf_agents.trajectories import time_step as ts
 
 from bayes_planet import BayesPlanet
-from bayes_planet.agents import BayesPlanetAgent, GymnasiumPyEnvironment
+from bayes_planet.agents import GymnasiumPyEnvironment
 from tests.agents import toy
 
 SETTINGS = {
@@ -26,9 +24,7 @@ SETTINGS = {
 def policy():
     config = toy.config()
     config = dataclasses.replace(config, model=dataclasses.replace(config.model, image_change=True))
-    environment = GymnasiumPyEnvironment.make(config.env)
-    specs = tensor_spec.from_spec((environment.time_step_spec(), environment.action_spec()))
-    return BayesPlanetAgent(*specs, config, num_data=100).policy
+    return toy.make_agent(config, GymnasiumPyEnvironment.make(config.env), num_data=100).policy
 
 
 @pytest.fixture(scope="module")
@@ -43,19 +39,15 @@ def images(number: int, count: int = 2) -> np.ndarray:
     return np.random.default_rng(number).integers(0, 256, (count, 64, 64, 3), np.uint8)
 
 
-def step(policy, number: int, first: bool) -> ts.TimeStep:
-    kind = ts.StepType.FIRST if first else ts.StepType.MID
-    observation = tf.nest.map_structure(lambda _: tf.constant(images(number)), policy.time_step_spec.observation)
-    return ts.TimeStep(tf.fill([2], kind), tf.zeros([2]), tf.ones([2]), observation)
-
-
 def test_the_policy_state_holds_the_last_image_and_an_episode_starts_without(policy):
-    _, state, _ = policy.action(step(policy, 1, True), policy.get_initial_state(2), seed=1)
+    step = toy.time_step(policy, 2, [True, True], seed=1)
+    _, state, _ = policy.action(step, policy.get_initial_state(2), seed=1)
     assert state["image"].dtype == tf.uint8
-    np.testing.assert_array_equal(state["image"], images(1))
+    np.testing.assert_array_equal(state["image"], step.observation["image"])
     other = {**state, "image": tf.constant(images(2))}
     for first, depends in ((False, True), (True, False)):
-        means = [policy.action(step(policy, 3, first), before, seed=2).state["mean"] for before in (state, other)]
+        step = toy.time_step(policy, 2, [first, first], seed=3)
+        means = [policy.action(step, before, seed=2).state["mean"] for before in (state, other)]
         assert (np.abs(means[0] - means[1]).max() > 1e-6) == depends
 
 

@@ -9,7 +9,7 @@ from tf_agents.specs import array_spec, tensor_spec
 from tf_agents.trajectories import time_step as ts
 from tf_agents.utils import common
 
-from bayes_planet.agents import BayesPlanetAgent, BayesPlanetPolicy, GymnasiumPyEnvironment
+from bayes_planet.agents import BayesPlanetPolicy, GymnasiumPyEnvironment
 from tests.agents import toy
 
 BATCH = 3
@@ -18,31 +18,13 @@ BATCH = 3
 @pytest.fixture(scope="module")
 def agent():
     """Observes cheetah from pixels."""
-    environment = GymnasiumPyEnvironment.make(toy.config().env)
-    specs = tensor_spec.from_spec((environment.time_step_spec(), environment.action_spec()))
-    return BayesPlanetAgent(*specs, toy.config(), num_data=100)
+    return toy.make_agent(toy.config(), GymnasiumPyEnvironment.make(toy.config().env), num_data=100)
 
 
 @pytest.fixture(scope="module")
 def state_agent():
     """Observes a vector, as one array alone; plans with Thompson samples."""
-    environment = GymnasiumPyEnvironment(toy.Echo())
-    specs = tensor_spec.from_spec((environment.time_step_spec(), environment.action_spec()))
-    return BayesPlanetAgent(*specs, toy.config(weight_samples=1), num_data=100)
-
-
-def time_step(policy, batch, first, seed=0):
-    """A random time step, step types as in `first`."""
-
-    def draw(spec):
-        if spec.dtype == tf.uint8:
-            values = tf.random.stateless_uniform([batch, *spec.shape], [seed, 0], 0, 256, tf.int32)
-            return tf.cast(values, tf.uint8)
-        return tf.random.stateless_normal([batch, *spec.shape], [seed, 0])
-
-    observation = tf.nest.map_structure(draw, policy.time_step_spec.observation)
-    kinds = tf.where(first, ts.StepType.FIRST, ts.StepType.MID)
-    return ts.TimeStep(kinds, tf.zeros([batch]), tf.ones([batch]), observation)
+    return toy.make_agent(toy.config(weight_samples=1), num_data=100)
 
 
 def test_a_driver_collects_from_a_real_task(agent):
@@ -66,7 +48,7 @@ def test_a_driver_collects_from_a_real_task(agent):
 def test_the_policy_state_starts_anew_with_an_episode(agent):
     policy = agent.policy
     dirty = tf.nest.map_structure(lambda value: value + 1, policy.get_initial_state(BATCH))
-    step = time_step(policy, BATCH, [True, False, True])
+    step = toy.time_step(policy, BATCH, [True, False, True])
     action, state, _ = policy.action(step, dirty, seed=1)
     clean_action, clean_state, _ = policy.action(step, policy.get_initial_state(BATCH), seed=1)
     assert state["step"].numpy().tolist() == [1, 2, 1]
@@ -80,8 +62,8 @@ def test_the_policy_state_starts_anew_with_an_episode(agent):
 def test_the_executed_action_is_what_the_filter_sees(state_agent):
     """Another previous action in the policy state gives another belief; the same one, the same belief."""
     policy = state_agent.policy
-    step = time_step(policy, 1, [False])
-    state = policy.action(time_step(policy, 1, [True]), policy.get_initial_state(1), seed=0).state
+    step = toy.time_step(policy, 1, [False])
+    state = policy.action(toy.time_step(policy, 1, [True]), policy.get_initial_state(1), seed=0).state
     other = {**state, "action": -state["action"] + 0.1}
     beliefs = [policy.action(step, before, seed=2).state["belief"] for before in (state, state, other)]
     np.testing.assert_array_equal(beliefs[0], beliefs[1])
@@ -90,7 +72,7 @@ def test_the_executed_action_is_what_the_filter_sees(state_agent):
 
 def test_a_seed_makes_a_step_a_function_of_its_inputs(state_agent):
     policy = state_agent.collect_policy
-    step, state = time_step(policy, BATCH, [False] * BATCH), policy.get_initial_state(BATCH)
+    step, state = toy.time_step(policy, BATCH, [False] * BATCH), policy.get_initial_state(BATCH)
     draw = common.function(policy.action)
     reference = policy.action(step, state, seed=5).action
     np.testing.assert_array_equal(policy.action(step, state, seed=5).action, reference)
@@ -110,7 +92,7 @@ def test_noise_is_what_tells_the_collecting_policy_from_the_other(state_agent):
     """With one seed both plan the same, so the difference is the noise: zero mean, the stddev of the configuration."""
     batch = 400
     quiet, noisy = state_agent.policy, state_agent.collect_policy
-    step, state = time_step(quiet, batch, [True] * batch), quiet.get_initial_state(batch)
+    step, state = toy.time_step(quiet, batch, [True] * batch), quiet.get_initial_state(batch)
     planned, acted = quiet.action(step, state, seed=0).action, noisy.action(step, state, seed=0).action
     inside = (np.abs(planned) < 0.5) & (np.abs(acted) < 1)
     noise = (acted - planned).numpy()[inside]
@@ -126,7 +108,7 @@ def test_saved_and_loaded_it_acts_the_same(agent, tmp_path):
     for batch in (1, 2):  # it was traced without a batch size
         here, there = policy.get_initial_state(batch), loaded.get_initial_state(batch)
         for number in range(3):
-            step = time_step(policy, batch, [number == 0] * batch, seed=number)
+            step = toy.time_step(policy, batch, [number == 0] * batch, seed=number)
             acted = loaded.action(step, there)
             there = acted.state
             if batch == 1:
@@ -145,7 +127,7 @@ def test_rows_of_an_unknown_batch_are_independent(state_agent):
         lambda spec: tf.TensorSpec([None, *spec.shape], spec.dtype), (policy.time_step_spec, policy.policy_state_spec)
     )
     act = common.function(lambda step, state: policy.action(step, state, seed=3), input_signature=signature)
-    pair = time_step(policy, 2, [True, True])
+    pair = toy.time_step(policy, 2, [True, True])
     same = tf.nest.map_structure(lambda value: tf.repeat(value[:1], 2, 0), pair)
     alone = policy.action(
         tf.nest.map_structure(lambda value: value[:1], pair), policy.get_initial_state(1), seed=3
@@ -157,19 +139,17 @@ def test_rows_of_an_unknown_batch_are_independent(state_agent):
 
 @pytest.mark.slow
 def test_a_saved_policy_with_a_batch_size_compiled_by_xla(tmp_path):
-    environment = GymnasiumPyEnvironment(toy.Echo())
-    specs = tensor_spec.from_spec((environment.time_step_spec(), environment.action_spec()))
-    policy = BayesPlanetAgent(*specs, toy.config(xla="always"), num_data=1).policy
+    policy = toy.make_agent(toy.config(xla="always"), num_data=1).policy
     policy_saver.PolicySaver(policy, batch_size=2, seed=0).save(str(tmp_path / "policy"))
     loaded = tf.saved_model.load(str(tmp_path / "policy"))
-    step = time_step(policy, 2, [True, True])
+    step = toy.time_step(policy, 2, [True, True])
     expected = policy.action(step, policy.get_initial_state(2), seed=0).action
     np.testing.assert_allclose(loaded.action(step, loaded.get_initial_state()).action, expected, atol=1e-5)
 
 
 def test_the_greedy_wrapper_and_the_distribution(state_agent):
     greedy = greedy_policy.GreedyPolicy(state_agent.policy)
-    step, state = time_step(greedy, BATCH, [True] * BATCH), greedy.get_initial_state(BATCH)
+    step, state = toy.time_step(greedy, BATCH, [True] * BATCH), greedy.get_initial_state(BATCH)
     acted = greedy.action(step, state)
     np.testing.assert_array_equal(acted.action, acted.state["action"])
     distribution = state_agent.collect_policy.distribution(step, state)
@@ -184,7 +164,7 @@ def test_its_variables_are_the_world_models(state_agent):
 
 def test_an_empty_policy_state_is_refused(state_agent):
     with pytest.raises(ValueError, match="get_initial_state"):
-        state_agent.policy.action(time_step(state_agent.policy, 1, [True]), ())
+        state_agent.policy.action(toy.time_step(state_agent.policy, 1, [True]), ())
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,11 @@ import pytest
 import tensorflow as tf
 from tf_agents.policies import py_tf_eager_policy
 from tf_agents.replay_buffers import tf_uniform_replay_buffer
-from tf_agents.specs import tensor_spec
 from tf_agents.train import actor, learner, triggers
 from tf_agents.train.utils import train_utils
 from tf_agents.utils import nest_utils
 
-from bayes_planet.agents import BayesPlanetAgent, GymnasiumPyEnvironment
+from bayes_planet.agents import GymnasiumPyEnvironment
 from tests.agents import toy
 
 ROOT = Path(__file__).parents[2]
@@ -24,8 +23,7 @@ ROOT = Path(__file__).parents[2]
 def make_learner(root, environment, buffer=None, **arguments):
     """An agent, its replay buffer and its learner, which saves into `root` every second step."""
     step = train_utils.create_train_step()
-    specs = tensor_spec.from_spec((environment.time_step_spec(), environment.action_spec()))
-    agent = BayesPlanetAgent(*specs, toy.config(), num_data=1, train_step_counter=step)
+    agent = toy.make_agent(toy.config(), environment, num_data=1, train_step_counter=step)
     buffer = buffer or tf_uniform_replay_buffer.TFUniformReplayBuffer(agent.collect_data_spec, 1, max_length=100)
     trainer = learner.Learner(
         str(root), step, agent, lambda: buffer.as_dataset(sample_batch_size=2, num_steps=5),

@@ -1,10 +1,15 @@
 """An environment whose observation says which action led to it, and agents small enough for tests."""
 
 import dataclasses
+from typing import Any
 
 import gymnasium
 import numpy as np
+import tensorflow as tf
+from tf_agents.specs import tensor_spec
+from tf_agents.trajectories import time_step as ts
 
+from bayes_planet.agents import BayesPlanetAgent, GymnasiumPyEnvironment
 from bayes_planet.config import Config, EnvConfig
 
 
@@ -67,3 +72,24 @@ def config(*, bayesian: bool = True, xla: str = "never", **planner) -> Config:
         ),
         train=dataclasses.replace(base.train, precision="float32", xla=xla),
     )
+
+
+def make_agent(config: Config, environment: GymnasiumPyEnvironment | None = None, **arguments: Any) -> BayesPlanetAgent:
+    """For an environment of TF-Agents; None: `Echo`."""
+    environment = environment or GymnasiumPyEnvironment(Echo())
+    specs = tensor_spec.from_spec((environment.time_step_spec(), environment.action_spec()))
+    return BayesPlanetAgent(*specs, config, **arguments)
+
+
+def time_step(policy, batch, first, seed=0):
+    """A random time step, step types as in `first`."""
+
+    def draw(spec):
+        if spec.dtype == tf.uint8:
+            values = tf.random.stateless_uniform([batch, *spec.shape], [seed, 0], 0, 256, tf.int32)
+            return tf.cast(values, tf.uint8)
+        return tf.random.stateless_normal([batch, *spec.shape], [seed, 0])
+
+    observation = tf.nest.map_structure(draw, policy.time_step_spec.observation)
+    kinds = tf.where(first, ts.StepType.FIRST, ts.StepType.MID)
+    return ts.TimeStep(kinds, tf.zeros([batch]), tf.ones([batch]), observation)

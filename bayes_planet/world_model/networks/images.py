@@ -84,6 +84,8 @@ def random_shift(sequences: tf.Tensor, pixels: int, seed: tf.Tensor) -> tf.Tenso
 
     Source: DrQ (Kostrikov et al. 2021), Sec. 3, where each image moves by itself.
     """
+    if not pixels:
+        return sequences
     height, width = sequences.shape[2:4]
     offsets = tf.random.stateless_uniform([2, tf.shape(sequences)[0], 1], seed, -pixels, pixels + 1, tf.int32)
     rows, columns = (

@@ -44,9 +44,22 @@ def loss_and_gradients(
         added, own = _from_replay(model, batch, terms.seen, valid_steps)
     total = terms.total + added.total
     metrics = {**terms.metrics, **added.metrics, "loss/total": total}
-    return LossTerms(total, metrics), [
+    return LossTerms(total, metrics, terms.seen), [
         own.get(id(variable), gradient) for variable, gradient in zip(variables, gradients, strict=True)
     ]
+
+
+def further_gradients(model: BehaviourModel, seen: Seen, seed: tf.Tensor, replicas: int = 1) -> list[tf.Tensor]:
+    """Gradients of `behaviour_variables` in further rollouts from a batch's states (`train.behaviour_updates`).
+
+    Args:
+      model: with `model.policy`.
+      seen: of the loss of that batch.
+      seed: int32 [2], another one for each call.
+      replicas: as of `loss_and_gradients`.
+    """
+    _, own = _in_imagination(model, seen, seed, replicas)
+    return [own[id(variable)] for variable in model.behaviour_variables]
 
 
 def _in_imagination(

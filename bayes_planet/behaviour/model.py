@@ -92,3 +92,8 @@ class BehaviourModel(WorldModel):
         """Those that the value's loss alone trains."""
         heads = [head for head in (self._value_head, *self._further_value_heads) if head is not None]
         return [variable for head in heads for variable in head.trainable_variables]
+
+    @property
+    def behaviour_variables(self) -> list[tf.Variable]:
+        """Those of actor and value, which the world model's loss does not train."""
+        return [*self.require_policy().trainable_variables, *self.value_variables]

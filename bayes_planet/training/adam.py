@@ -16,10 +16,17 @@ class Adam(tf.keras.optimizers.legacy.Adam):
 
     _taken: tf.Tensor | None = None
 
-    def apply_if(self, taken: tf.Tensor, gradients: Sequence[tf.Tensor], variables: Sequence[tf.Variable]) -> None:
+    def apply_if(
+        self,
+        taken: tf.Tensor,
+        gradients: Sequence[tf.Tensor],
+        variables: Sequence[tf.Variable],
+        counted: bool = True,
+    ) -> None:
         """Applies gradients that are summed over the replicas already, where `taken`, bool [], the same on all of them.
 
-        To be called where replicas are, inside `strategy.run`. Gradients that are not taken may hold anything.
+        To be called where replicas are, inside `strategy.run`. Gradients that are not taken may hold anything. Without
+        `counted` the count stays: a further step of some variables, between those of all.
         """
         finite = [tf.where(taken, gradient, tf.zeros_like(gradient)) for gradient in gradients]
         self._taken = taken
@@ -27,7 +34,7 @@ class Adam(tf.keras.optimizers.legacy.Adam):
             self.apply_gradients(zip(finite, variables, strict=True), experimental_aggregate_gradients=False)
         finally:
             self._taken = None
-        self.iterations.assign_sub(tf.cast(~taken, self.iterations.dtype))
+        self.iterations.assign_sub(tf.cast(~taken, self.iterations.dtype) if counted else 1)
 
     def _prepare_local(self, var_device: str, var_dtype: tf.DType, apply_state: dict[Any, dict[str, Any]]) -> None:
         super()._prepare_local(var_device, var_dtype, apply_state)

@@ -1,18 +1,24 @@
 """One update of the agent: losses, reduced and clipped gradients, the optimizer; on any tf.distribute strategy."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from bayes_planet.behaviour.learning import loss_and_gradients
+from bayes_planet.behaviour.learning import further_gradients, loss_and_gradients
+from bayes_planet.behaviour.model import BehaviourModel
 from bayes_planet.config import Config
 from bayes_planet.config.constants import CLIP_NORM
 from bayes_planet.training.adam import Adam
 from bayes_planet.training.averaging import ParameterAverage
 from bayes_planet.training.devices.strategy import uses_xla
 from bayes_planet.world_model import WorldModel
+from bayes_planet.world_model.world_model import Seen
+
+FURTHER = 100
+"""Folded into an update's seed, with a number from 0 on: seeds of the further updates of actor and value."""
 
 
 class Learner:
@@ -53,11 +59,13 @@ class Learner:
         self.average: ParameterAverage | None = None
         if average is not None:
             self.average = ParameterAverage(average, world_model, config.train.average_decay, self.strategy)
-        self._gradients = (
-            tf.function(self._replica_gradients, jit_compile=True, autograph=False)
-            if uses_xla(config.train.xla)
-            else self._replica_gradients
-        )
+        further = config.train.behaviour_updates - 1
+        acts = isinstance(world_model, BehaviourModel) and config.model.policy
+        self._further_updates = further if acts else 0
+        compiled = functools.partial(tf.function, jit_compile=True, autograph=False)
+        compile_or_not = compiled if uses_xla(config.train.xla) else lambda function: function
+        self._gradients = compile_or_not(self._replica_gradients)
+        self._further_gradients = compile_or_not(self._replica_further_gradients)
         self._update = tf.function(self._distributed_update, autograph=False)
 
     def set_learning_rate(self) -> None:
@@ -127,19 +135,30 @@ class Learner:
         fold = tf.random.experimental.stateless_fold_in
         seed = fold(seed, replica)
         weight_seed = fold(weight_seed, replica)
-        gradients, metrics = self._gradients(batch, seed, weight_seed, num_data, kl_scale, valid_steps)
+        gradients, seen, metrics = self._gradients(batch, seed, weight_seed, num_data, kl_scale, valid_steps)
+        norm, finite = self._apply(gradients, self.variables)
+        for number in range(self._further_updates):
+            further = self._further_gradients(seen, fold(seed, FURTHER + number))
+            self._apply(further, self.trained.behaviour_variables, counted=False)
+        share = 1.0 / context.num_replicas_in_sync
+        metrics["gradient_norm"] = norm * share
+        metrics["skipped"] = tf.cast(~finite, tf.float32) * share
+        return metrics
+
+    def _apply(
+        self, gradients: list[tf.Tensor], variables: list[tf.Variable], counted: bool = True
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Sums gradients over replicas, clips and applies them; their norm, and whether it was finite."""
+        context = tf.distribute.get_replica_context()
         if context.num_replicas_in_sync > 1:
             gradients = context.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
         norm = tf.linalg.global_norm(gradients)
         finite = tf.math.is_finite(norm)
         gradients, _ = tf.clip_by_global_norm(gradients, CLIP_NORM, use_norm=norm)
         if self.config.train.clip_ratio:
-            gradients = clip_by_ratio(gradients, self.variables, self.config.train.clip_ratio)
-        self.optimizer.apply_if(finite, gradients, self.variables)
-        share = 1.0 / context.num_replicas_in_sync
-        metrics["gradient_norm"] = norm * share
-        metrics["skipped"] = tf.cast(~finite, tf.float32) * share
-        return metrics
+            gradients = clip_by_ratio(gradients, variables, self.config.train.clip_ratio)
+        self.optimizer.apply_if(finite, gradients, variables, counted)
+        return norm, finite
 
     def _replica_gradients(self, batch, seed, weight_seed, num_data, kl_scale, valid_steps):
         terms, gradients = loss_and_gradients(
@@ -153,7 +172,10 @@ class Learner:
             valid_steps=valid_steps,
             replicas=self.strategy.num_replicas_in_sync,
         )
-        return gradients, terms.metrics
+        return gradients, terms.seen, terms.metrics
+
+    def _replica_further_gradients(self, seen: Seen, seed: tf.Tensor) -> list[tf.Tensor]:
+        return further_gradients(self.trained, seen, seed, self.strategy.num_replicas_in_sync)
 
     @property
     def traces(self) -> int:

@@ -102,7 +102,9 @@ class WorldModel(tf.Module):
 
         self._reward_head = head("reward_head")
         self._continuation_head = head("continuation_head") if model.continuation else None
-        self._scales = LearntScales(["reward", "reward_overshooting"]) if model.learnt_scales else None
+        self._embedding_reward_head = head("embedding_reward") if model.embedding_reward else None
+        terms = ["reward", "reward_overshooting"] + ["embedding_reward"] * model.embedding_reward
+        self._scales = LearntScales(terms) if model.learnt_scales else None
         self._rate = InformationRate() if model.learnt_scales else None
         self._build()
 
@@ -110,7 +112,9 @@ class WorldModel(tf.Module):
         shapes = dict(self.observation_shapes)
         if "image" in shapes:
             shapes["image"] = (*shapes["image"][:2], self._encoders["image"].channels)
-        self.embed({key: tf.zeros((1, *shape)) for key, shape in shapes.items()})
+        embedded = self.embed({key: tf.zeros((1, *shape)) for key, shape in shapes.items()})
+        if self._embedding_reward_head is not None:
+            self._embedding_reward_head(embedded)
         features = tf.zeros([1, self.rssm.feature_size])
         self.decode(features)
         self.reward(features)
@@ -129,8 +133,13 @@ class WorldModel(tf.Module):
 
     @property
     def heads(self) -> dict[str, Any]:
-        """What predicts from the latent features beside observations, by name: reward, continuation, ..."""
-        found = {"reward": self._reward_head, "continuation": self._continuation_head}
+        """What predicts beside observations, by name: from the latent features reward, continuation, ..., and from
+        the embedding embedding_reward."""
+        found = {
+            "reward": self._reward_head,
+            "continuation": self._continuation_head,
+            "embedding_reward": self._embedding_reward_head,
+        }
         return {name: head for name, head in found.items() if head is not None}
 
     @property
@@ -283,8 +292,8 @@ class WorldModel(tf.Module):
         With `model.continuation` 10 times the continuation's negative log-likelihood is added, with
         `loss.overshooting_steps` that of the rewards predicted 1 to that number of steps ahead. With
         `model.learnt_scales` rewards (`LearntScales`) and what is observed (`InformationRate`) count by factors that
-        are learnt. With `loss.image_shift` the encoder sees images that are moved, and the decoder learns them as they
-        are.
+        are learnt. With `model.embedding_reward` rewards are learnt from the embedding too. With `loss.image_shift` the
+        encoder sees images that are moved, and the decoder learns them as they are.
 
         Args:
           batch: 'image' uint8 [B, T, 64, 64, 3] and/or 'state' [B, T, n], 'action' [B, T, A] that led to the
@@ -315,8 +324,9 @@ class WorldModel(tf.Module):
 
         prepared, seen = self._prepared_and_seen(batch, fold(seed, 0), fold(seed, 4))
         weights, per_step = self.sample_weights(weight_seed, batch["action"].shape[1])
+        embedded = self.embed(seen)
         posterior, prior = self.rssm.observe(
-            self.embed(seen), batch["action"], seed=fold(seed, 1), weights=weights, weights_per_step=per_step
+            embedded, batch["action"], seed=fold(seed, 1), weights=weights, weights_per_step=per_step
         )
         features = posterior.features
         likelihoods = {
@@ -351,6 +361,11 @@ class WorldModel(tf.Module):
             + charged_kl
             + weight_kl_scale * weight_kl_per_step
         )
+        if self._embedding_reward_head is not None:
+            predicted = self._embedding_reward_head(embedded)[..., None]
+            seen_reward = mean(unit_gaussian_nll(batch["reward"][..., None], predicted, 1))
+            total += of_reward("embedding_reward", seen_reward, scales.reward_scale)
+            metrics["loss/embedding_reward"] = seen_reward
         if per_step:  # a rollout has one draw
             weights = tf.nest.map_structure(lambda value: value[0], weights)
         ahead: tf.Tensor | None = None

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bayes_planet.behaviour.learning import further_gradients, loss_and_gradients
 from bayes_planet.config.constants import CLIP_NORM
 from bayes_planet.planning import Actor
 from bayes_planet.runs.seeds import Stream, seed_words
@@ -74,6 +75,36 @@ def test_an_update_is_a_clipped_step_of_adam(monkeypatch):
         for variable, value in zip(learner.variables, expected, strict=True):
             np.testing.assert_allclose(variable, value, atol=2e-5, err_msg=variable.name)
     assert int(learner.updates.numpy()) == 2
+
+
+def test_actor_and_value_may_learn_more_often_than_the_model():
+    """The further steps by hand: Adam's arithmetic on gradients of rollouts with seeds of their own."""
+    acting = {"model": {"value": True, "policy": True}, "loss": {"policy_horizon": 2}}
+    thrice, once = (make(**acting, train={"behaviour_updates": each, "learning_rate": 1e-2}) for each in (3, 1))
+    batch, model = tiny_batch(), once.trained
+    seed, weight_seed = (FOLD(each, 0) for each in once.seeds(0))
+    scales = {"num_data": tf.constant(70.0), "weight_kl_scale": tf.constant(1.0)}
+    terms, _ = loss_and_gradients(model, [], batch, seed=seed, weight_seed=weight_seed, **scales)
+    for learner in (thrice, once):
+        learner.update(batch, 70)
+    slots = [
+        [once.optimizer.get_slot(variable, name).numpy() for name in "mv"] for variable in model.behaviour_variables
+    ]
+    for number in range(2):
+        gradients = further_gradients(model, terms.seen, FOLD(seed, 100 + number))
+        for place, (variable, gradient) in enumerate(zip(model.behaviour_variables, gradients, strict=True)):
+            first, second = slots[place]
+            first, second = slots[place] = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2
+            rate = 1e-2 * np.sqrt(1 - 0.999**2) / (1 - 0.9**2)
+            variable.assign_sub(rate * first / (np.sqrt(second) + once.config.train.adam_epsilon))
+    assert int(thrice.optimizer.iterations) == 1
+    for found, expected in zip(thrice.variables, once.variables, strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-5, err_msg=found.name)
+    changed = [
+        not np.allclose(*pair, atol=1e-5)
+        for pair in zip(model.behaviour_variables, make(**acting).trained.behaviour_variables, strict=True)
+    ]
+    assert all(changed)
 
 
 def test_gradients_are_clipped_to_a_share_of_their_variables():

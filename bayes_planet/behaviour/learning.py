@@ -5,6 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from bayes_planet.behaviour.action_values import action_value_nll, actor_loss, transitions, value_targets
 from bayes_planet.behaviour.actor_loss import actor_terms, imagine_behaviour
 from bayes_planet.behaviour.model import BehaviourModel
 from bayes_planet.behaviour.value_loss import imagined_value_nll, value_terms
@@ -38,8 +39,7 @@ def loss_and_gradients(
     if not behaves or terms.seen is None:
         return terms, gradients
     if model.config.model.policy:
-        fold = tf.random.experimental.stateless_fold_in
-        added, own = _in_imagination(model, terms.seen, fold(seed, 5), replicas)
+        added, own = _of_actor(model, batch, terms.seen, tf.random.experimental.stateless_fold_in(seed, 5), replicas)
     else:
         added, own = _from_replay(model, batch, terms.seen, valid_steps)
     total = terms.total + added.total
@@ -49,17 +49,49 @@ def loss_and_gradients(
     ]
 
 
-def further_gradients(model: BehaviourModel, seen: Seen, seed: tf.Tensor, replicas: int = 1) -> list[tf.Tensor]:
-    """Gradients of `behaviour_variables` in further rollouts from a batch's states (`train.behaviour_updates`).
+def further_gradients(
+    model: BehaviourModel, batch: Mapping[str, tf.Tensor], seen: Seen, seed: tf.Tensor, replicas: int = 1
+) -> list[tf.Tensor]:
+    """Gradients of `behaviour_variables` with other noise on the states of a batch (`train.behaviour_updates`).
 
     Args:
       model: with `model.policy`.
+      batch, replicas: as of `loss_and_gradients`.
       seen: of the loss of that batch.
       seed: int32 [2], another one for each call.
-      replicas: as of `loss_and_gradients`.
     """
-    _, own = _in_imagination(model, seen, seed, replicas)
+    _, own = _of_actor(model, batch, seen, seed, replicas)
     return [own[id(variable)] for variable in model.behaviour_variables]
+
+
+def _of_actor(
+    model: BehaviourModel, batch: Mapping[str, tf.Tensor], seen: Seen, seed: tf.Tensor, replicas: int
+) -> tuple[LossTerms, dict[int, tf.Tensor]]:
+    """What actor and value learn: by the actions in the replay, or in imagination."""
+    if model.config.model.action_value:
+        return _by_action_values(model, batch, seen, seed, replicas)
+    return _in_imagination(model, seen, seed, replicas)
+
+
+def _by_action_values(
+    model: BehaviourModel, batch: Mapping[str, tf.Tensor], seen: Seen, seed: tf.Tensor, replicas: int
+) -> tuple[LossTerms, dict[int, tf.Tensor]]:
+    """The values of actions learn what followed them in the replay, the actor their gradient."""
+    fold = tf.random.experimental.stateless_fold_in
+    after = transitions(batch, seen.posterior.features, model.config.loss.value_discount)
+    target = value_targets(model, after, fold(seed, 0))
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(model.value_variables)
+        value = action_value_nll(model, after, target)
+        total = model.config.loss.reward_scale * value / replicas
+    own = _gradients(tape, total, model.value_variables)
+    actor_variables = list(model.require_policy().trainable_variables)
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(actor_variables)
+        loss, reward = actor_loss(model, after, fold(seed, 1))
+        loss /= replicas
+    own |= _gradients(tape, loss, actor_variables)
+    return LossTerms(total, {"loss/value": value / replicas, "policy/reward": reward / replicas}), own
 
 
 def _in_imagination(

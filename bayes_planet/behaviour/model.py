@@ -1,6 +1,6 @@
 """A world model together with what acts in its latent states: value heads and an actor."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -10,6 +10,9 @@ from bayes_planet.behaviour.returns import pessimistic
 from bayes_planet.config import Config
 from bayes_planet.world_model.networks.decoders import DenseHead
 from bayes_planet.world_model.world_model import WorldModel
+
+TARGET_SHARE = 0.01
+"""Of the way that targets go to the values that learn, after each of their updates. Source: DrQ-v2."""
 
 
 class BehaviourModel(WorldModel):
@@ -49,13 +52,49 @@ class BehaviourModel(WorldModel):
             self.value(features)
         if model.policy:
             self.policy(features)
+        if model.action_value:
+            self._make_targets(head)
+
+    def _make_targets(self, head: Callable[[str], DenseHead]) -> None:
+        """Value heads that follow those that learn, and the rewards that all values are between."""
+
+        def fixed(create: Callable[..., tf.Variable], **options: Any) -> tf.Variable:
+            return create(**{**options, "trainable": False, "aggregation": tf.VariableAggregation.MEAN})
+
+        with tf.variable_creator_scope(fixed):
+            self._target_heads = [head(f"target_{each}") for each in range(len(self._value_heads))]
+            _rates(self._target_heads, tf.zeros([1, self.rssm.feature_size + self.action_size]))
+            self.least_reward = tf.Variable(float("inf"), name="least_reward")
+            self.largest_reward = tf.Variable(-float("inf"), name="largest_reward")
+        self.move_targets(1.0)
+
+    @property
+    def target_heads(self) -> list[DenseHead]:
+        """With `model.action_value`: what targets are from, a head for each of the value's. No gradient trains them."""
+        return list(self._target_heads)
+
+    def see_rewards(self, batch: Mapping[str, tf.Tensor]) -> None:
+        """With `model.action_value`: values are between the least and the largest reward seen so far."""
+        reward = batch["reward"]
+        known = tf.cast(batch["mask"], tf.bool) & tf.math.is_finite(reward)
+        none = tf.fill(tf.shape(reward), float("inf"))
+        self.least_reward.assign(tf.minimum(self.least_reward, tf.reduce_min(tf.where(known, reward, none))))
+        self.largest_reward.assign(tf.maximum(self.largest_reward, tf.reduce_max(tf.where(known, reward, -none))))
+
+    def move_targets(self, share: float = TARGET_SHARE) -> None:
+        """With `model.action_value`: the heads that targets are from go a share of the way to those that learn."""
+        for target, variable in zip(_variables(self._target_heads), self.value_variables, strict=True):
+            target.assign_add(share * (variable - target))
 
     @property
     def heads(self) -> dict[str, Any]:
         """As the world model has them, with value, value_2, ... and policy."""
-        values = [head for head in (self._value_head, *self._further_value_heads) if head is not None]
-        found = {f"value_{place}" if place > 1 else "value": head for place, head in enumerate(values, 1)}
+        found = {f"value_{place}" if place > 1 else "value": head for place, head in enumerate(self._value_heads, 1)}
         return super().heads | found | ({"policy": self._policy_head} if self._policy_head is not None else {})
+
+    @property
+    def _value_heads(self) -> list[DenseHead]:
+        return [head for head in (self._value_head, *self._further_value_heads) if head is not None]
 
     def value(self, features: tf.Tensor) -> tf.Tensor:
         """The return after a state, discounted by `loss.value_discount`, [...] for features [..., Z + H].
@@ -72,10 +111,27 @@ class BehaviourModel(WorldModel):
         return pessimistic(self.reward_rates(features))
 
     def reward_rates(self, features: tf.Tensor) -> tf.Tensor:
-        """`reward_rate` by each of the K `model.value_heads`, [K, ...] for features [..., Z + H]."""
+        """`reward_rate` by each of the K `model.value_heads`, [K, ...] for features [..., Z + H].
+
+        With `model.action_value` that of what the policy's mean does there.
+        """
         if self._value_head is None:
             raise ValueError("The model does not predict values. Accepted: model.value=true.")
-        return tf.stack([head(features) for head in (self._value_head, *self._further_value_heads)])
+        if self.config.model.action_value:
+            return self.action_rates(features, tf.clip_by_value(self.policy(features)[0], -1.0, 1.0))
+        return _rates(self._value_heads, features)
+
+    def action_rates(self, features: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
+        """With `model.action_value`: `reward_rates` [K, ...] of an action [..., A] in states of features [..., F]."""
+        return _rates(self._value_heads, tf.concat([features, action], -1))
+
+    def action_rate(self, features: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
+        """`action_rates` as one, [...]: their mean less their stddev."""
+        return pessimistic(self.action_rates(features, action))
+
+    def target_action_rate(self, features: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
+        """`action_rate` by the heads that follow those that learn."""
+        return pessimistic(_rates(self._target_heads, tf.concat([features, action], -1)))
 
     def policy(self, features: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Mean and stddev [..., A] of the policy's action, before it is clipped, for features [..., Z + H]."""
@@ -90,10 +146,17 @@ class BehaviourModel(WorldModel):
     @property
     def value_variables(self) -> list[tf.Variable]:
         """Those that the value's loss alone trains."""
-        heads = [head for head in (self._value_head, *self._further_value_heads) if head is not None]
-        return [variable for head in heads for variable in head.trainable_variables]
+        return _variables(self._value_heads)
 
     @property
     def behaviour_variables(self) -> list[tf.Variable]:
         """Those of actor and value, which the world model's loss does not train."""
         return [*self.require_policy().trainable_variables, *self.value_variables]
+
+
+def _rates(heads: Sequence[DenseHead], inputs: tf.Tensor) -> tf.Tensor:
+    return tf.stack([head(inputs) for head in heads])
+
+
+def _variables(heads: Sequence[DenseHead]) -> list[tf.Variable]:
+    return [variable for head in heads for layer in head.layers for variable in (layer.kernel, layer.bias)]

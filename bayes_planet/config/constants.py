@@ -10,6 +10,11 @@ IMAGE_BITS = 5
 CLIP_NORM = 1000.0
 """Largest global norm of the gradients (PlaNet, App. A)."""
 
+RETURN_STEPS = 3
+"""Rewards in the replay that the value of an action is learnt from, with the value after them (DrQ-v2)."""
+SKIPPED_ROWS = 2
+"""First rows of a sequence, from which no action's value is learnt: their states know little of the past."""
+
 FIXED: dict[str, Any] = {
     "env.gl_backend": "auto",
     "env.image_size": IMAGE_SIZE,

@@ -9,7 +9,7 @@ import dataclasses
 import re
 from typing import Any
 
-from bayes_planet.config.constants import SEARCHES
+from bayes_planet.config.constants import RETURN_STEPS, SEARCHES, SKIPPED_ROWS
 from bayes_planet.config.setting import Rule, Settings, above_zero, at_least, one_of, require, setting, within
 
 # Keras' by name, and rms_silu (`world_model.activations`); others need a model of one's own.
@@ -72,6 +72,7 @@ class ModelConfig(Settings):
     value: bool = setting(False, "a head, with the layers of the reward head, predicts the return after a state, discounted by loss.value_discount; the planner may add it to its plans (planner.value_scale)", source="POLO (Lowrey et al. 2019)")
     policy: bool = setting(False, "with model.value, an actor network, with the layers of the reward head, acts at once; it learns in imagination to maximise the return that the model predicts, and the value is that of the actor; the planner tries what it would do (planner.policy_candidates), or does it (planner.method=policy)", source="Dreamer (Hafner et al. 2020); TD-MPC (Hansen et al. 2022)")
     value_heads: int = setting(1, "with model.value, the number of such heads, each learning from returns of its own; the value is their mean minus their stddev, against imagination that overrates", at_least(1), "after REDQ (Chen et al. 2021)")
+    action_value: bool = setting(False, "with model.policy, the value heads are of a state and an action and learn from the replay, and the actor follows their gradient there, instead of both learning in imagination", source="TD3 (Fujimoto et al. 2018); DrQ-v2 (Yarats et al. 2022); on latent states: SLAC (Lee et al. 2020)")
     learnt_scales: bool = setting(False, "factors of the world model's loss are learnt, besides those of loss: rewards count about one over their error, whatever their unit, and observations as much as it takes for a state KL of five nats", source="HarmonyDream (Ma et al. 2024); GECO (Rezende and Viola 2018)")
     factory: str = setting("WorldModel", "what makes the world model: the package's WorldModel, or MODULE:NAME of a class or function of your own (docs/your_own_model.md)", Rule(_is_factory, "WorldModel, or MODULE:NAME"))
     bayesian: BayesianConfig = dataclasses.field(default_factory=BayesianConfig)
@@ -159,7 +160,7 @@ class TrainConfig(Settings):
     seed_episodes: int = setting(5, "episodes of random actions before the first update", at_least(1), "PlaNet, App. A")
     updates_per_episode: int = setting(100, "updates before each further episode", at_least(1), "PlaNet, App. A", change="announced")
     stages: list[str] = setting([], "settings that begin on the way, at a number of episodes: 'EPISODES: key=value key=value', in order; those that --change takes", change="announced")
-    behaviour_updates: int = setting(1, "with model.policy, updates of actor and value for each of the world model, each in rollouts of its own from the batch's states", at_least(1), change="announced")
+    behaviour_updates: int = setting(1, "with model.policy, updates of actor and value for each of the world model, each with noise of its own on the batch's states", at_least(1), change="announced")
     batch_size: int = setting(50, "sequences a batch", at_least(1), "PlaNet, App. A", change="announced")
     sequence_length: int = setting(50, "time steps a sequence", at_least(2, "time steps"), "PlaNet, App. A", change="announced")
     learning_rate: float = setting(1e-3, "Adam's step size", above_zero(), "PlaNet, App. A", change="announced")
@@ -218,6 +219,9 @@ class Config(Settings):
         require(self.loss.overshooting_steps < self.train.sequence_length, "loss.overshooting_steps", self.loss.overshooting_steps, f"0 to train.sequence_length - 1, {self.train.sequence_length - 1}")
         require(model.value or planner.value_scale == 0, "planner.value_scale", planner.value_scale, "0 without model.value=true, which trains the value")
         require(model.value or not model.policy, "model.policy", model.policy, "false without model.value=true, which says what the return after the actor's imagination is")
+        require(model.policy or not model.action_value, "model.action_value", model.action_value, "false without model.policy=true, whose actions it values")
+        rows = SKIPPED_ROWS + RETURN_STEPS + 1
+        require(not model.action_value or self.train.sequence_length >= rows, "train.sequence_length", self.train.sequence_length, f"{rows} or more with model.action_value=true")
         require(model.policy or planner.policy_candidates == 0, "planner.policy_candidates", planner.policy_candidates, "0 without model.policy=true, which trains the actor")
         require(model.vector_layers >= 1 or self.env.observations == "pixels", "model.vector_layers", model.vector_layers, "1 or more layers for state observations")
         require(model.policy or planner.method != "policy", "planner.method", planner.method, "cem or icem without model.policy=true, which trains the actor")

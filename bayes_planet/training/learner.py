@@ -62,6 +62,7 @@ class Learner:
         further = config.train.behaviour_updates - 1
         acts = isinstance(world_model, BehaviourModel) and config.model.policy
         self._further_updates = further if acts else 0
+        self._has_targets = acts and config.model.action_value
         compiled = functools.partial(tf.function, jit_compile=True, autograph=False)
         compile_or_not = compiled if uses_xla(config.train.xla) else lambda function: function
         self._gradients = compile_or_not(self._replica_gradients)
@@ -135,11 +136,17 @@ class Learner:
         fold = tf.random.experimental.stateless_fold_in
         seed = fold(seed, replica)
         weight_seed = fold(weight_seed, replica)
+        if self._has_targets:
+            self.trained.see_rewards(batch)
         gradients, seen, metrics = self._gradients(batch, seed, weight_seed, num_data, kl_scale, valid_steps)
         norm, finite = self._apply(gradients, self.variables)
         for number in range(self._further_updates):
-            further = self._further_gradients(seen, fold(seed, FURTHER + number))
+            if self._has_targets:
+                self.trained.move_targets()
+            further = self._further_gradients(batch, seen, fold(seed, FURTHER + number))
             self._apply(further, self.trained.behaviour_variables, counted=False)
+        if self._has_targets:
+            self.trained.move_targets()
         share = 1.0 / context.num_replicas_in_sync
         metrics["gradient_norm"] = norm * share
         metrics["skipped"] = tf.cast(~finite, tf.float32) * share
@@ -174,8 +181,8 @@ class Learner:
         )
         return gradients, terms.seen, terms.metrics
 
-    def _replica_further_gradients(self, seen: Seen, seed: tf.Tensor) -> list[tf.Tensor]:
-        return further_gradients(self.trained, seen, seed, self.strategy.num_replicas_in_sync)
+    def _replica_further_gradients(self, batch: dict, seen: Seen, seed: tf.Tensor) -> list[tf.Tensor]:
+        return further_gradients(self.trained, batch, seen, seed, self.strategy.num_replicas_in_sync)
 
     @property
     def traces(self) -> int:

@@ -1,0 +1,112 @@
+"""Values of actions, learnt from the replay, and an actor that follows their gradient. Nothing is imagined here."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from bayes_planet.behaviour.actor import bounded
+from bayes_planet.behaviour.model import BehaviourModel
+from bayes_planet.config.constants import RETURN_STEPS, SKIPPED_ROWS
+from bayes_planet.world_model.losses import unit_gaussian_nll
+
+NOISE_STDDEV, NOISE_LIMIT = 0.2, 0.3
+"""Of the noise on the actor's actions while it learns, so that values are smooth over actions. Source: TD3, DrQ-v2."""
+BOUND_SCALE = 1e-3
+"""Factor on the squared distance by which an action is outside [-1, 1]."""
+
+
+class Transitions(NamedTuple):
+    """What followed rows of the replay, float32: features [n, F], the action taken there [n, A], the next rewards'
+    discounted sum [n], features after them [n, F], what the value there counts [n] (0 where the task ended before), and
+    1 where all of it is known, else 0 [n]."""
+
+    features: tf.Tensor
+    action: tf.Tensor
+    reward: tf.Tensor
+    following: tf.Tensor
+    discount: tf.Tensor
+    known: tf.Tensor
+
+
+def transitions(batch: Mapping[str, tf.Tensor], features: tf.Tensor, discount: float) -> Transitions:
+    """Of all rows of a batch but its first `SKIPPED_ROWS`, whose states know little, and its last `RETURN_STEPS`.
+
+    Args:
+      batch: 'action' [B, T, A] that led to each row, 'reward', 'mask' and 'is_terminal' [B, T], T at least
+        `SKIPPED_ROWS + RETURN_STEPS + 1`.
+      features: float32 [B, T, F], of posterior states.
+      discount: by agent step.
+
+    Source: n-step returns as in DrQ-v2 (Yarats et al. 2022), Eq. 2.
+    """
+    count = features.shape[1] - SKIPPED_ROWS - RETURN_STEPS
+
+    def later(value: tf.Tensor, steps: int) -> tf.Tensor:
+        return value[:, SKIPPED_ROWS + steps : SKIPPED_ROWS + steps + count]
+
+    mask = tf.cast(batch["mask"], tf.float32)
+    goes_on = 1.0 - tf.cast(batch["is_terminal"], tf.float32)
+    goes = later(goes_on, 0)
+    known = later(mask, 0) * goes  # after an end there is no action
+    reward, factor = tf.zeros_like(goes), 1.0
+    for step in range(1, RETURN_STEPS + 1):
+        known *= tf.maximum(later(mask, step), 1.0 - goes)
+        reward += factor * goes * later(batch["reward"], step)
+        goes *= later(goes_on, step)
+        factor *= discount
+    state, following, action = later(features, 0), later(features, RETURN_STEPS), later(batch["action"], 1)
+    found = Transitions(state, action, reward, following, factor * goes, known)
+    return Transitions(*(tf.reshape(tf.stop_gradient(value), [-1, *value.shape[2:]]) for value in found))
+
+
+def value_targets(model: BehaviourModel, after: Transitions, seed: tf.Tensor) -> tf.Tensor:
+    """What each row's action is worth, float32 [n], as a rate of reward: no lower or higher than a reward ever was.
+
+    Args:
+      model: with `model.action_value`.
+      after: what followed.
+      seed: int32 [2], of the noise on the actor's next action.
+
+    Source: TD3 (Fujimoto et al. 2018), Algorithm 1, with the least of two at `model.value_heads=2`.
+    """
+    left = 1.0 - model.config.loss.value_discount
+    mean, _ = model.policy(after.following)
+    action = _noisy(tf.clip_by_value(mean, -1.0, 1.0), seed)
+    rate = left * after.reward + after.discount * model.target_action_rate(after.following, action)
+    return tf.stop_gradient(tf.clip_by_value(rate, model.least_reward, model.largest_reward))
+
+
+def action_value_nll(model: BehaviourModel, after: Transitions, target: tf.Tensor) -> tf.Tensor:
+    """Negative log-likelihood, float32 [], of the targets [n] by each head, over what is known."""
+    rates = model.action_rates(after.features, after.action)
+    nll = tf.reduce_mean(unit_gaussian_nll(target[None, :, None], rates[..., None], 1), 0)
+    return tf.math.divide_no_nan(tf.reduce_sum(nll * after.known), tf.reduce_sum(after.known))
+
+
+def actor_loss(model: BehaviourModel, after: Transitions, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """What the actor's variables minimise, and the value of its actions as a rate of reward; both float32 [].
+
+    Minus the value of its noisy actions in the replay's states, in units of its own size, and a little of the squared
+    distance by which its mean lies outside [-1, 1].
+
+    Args:
+      model: with `model.action_value`.
+      after: whose features are where it acts.
+      seed: int32 [2], of its noise.
+
+    Source: deterministic policy gradients (Silver et al. 2014); TD3; DrQ-v2.
+    """
+    mean, _ = model.policy(after.features)
+    within = bounded(mean)
+    action = within + tf.stop_gradient(_noisy(within, seed) - within)
+    rate = model.action_rate(after.features, action)
+    unit = tf.stop_gradient(tf.reduce_mean(tf.abs(rate))) + 1e-6
+    outside = tf.reduce_mean(tf.square(tf.maximum(tf.abs(mean) - 1.0, 0.0)))
+    value = tf.reduce_mean(rate)
+    return BOUND_SCALE * outside - value / unit, value
+
+
+def _noisy(action: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    noise = NOISE_STDDEV * tf.random.stateless_normal(tf.shape(action), seed)
+    return tf.clip_by_value(action + tf.clip_by_value(noise, -NOISE_LIMIT, NOISE_LIMIT), -1.0, 1.0)

@@ -38,9 +38,17 @@ def transitions(batch: Mapping[str, tf.Tensor], features: tf.Tensor, discount: f
       features: float32 [B, T, F], of posterior states.
       discount: by agent step.
 
+    Raises:
+      ValueError: shorter sequences.
+
     Source: n-step returns as in DrQ-v2 (Yarats et al. 2022), Eq. 2.
     """
     count = features.shape[1] - SKIPPED_ROWS - RETURN_STEPS
+    if count < 1:
+        raise ValueError(
+            f"The batch has sequences of {features.shape[1]} rows. Accepted with model.action_value=true: "
+            f"{SKIPPED_ROWS + RETURN_STEPS + 1} or more."
+        )
 
     def later(value: tf.Tensor, steps: int) -> tf.Tensor:
         return value[:, SKIPPED_ROWS + steps : SKIPPED_ROWS + steps + count]

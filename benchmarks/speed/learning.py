@@ -101,7 +101,7 @@ def bayesian(setup: Setup) -> list[dict]:
     """One update with deterministic weights and with a belief over those of the transition."""
     sections = []
     for size in setup.sizes:
-        batch = make_batch(sizes_of(config_of(size)))
+        batch = make_batch(sizes_of(config_of(size, "bayes_planet", *PLAIN_SEARCH)))
         entries = [ours.update_contestant(size, model, "auto", batch) for model in ("planet", "bayes_planet")]
         title = f"What the belief over weights costs an update, {size}"
         sections.append(section(title, "update", measure(entries, setup), size))

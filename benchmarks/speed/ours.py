@@ -119,12 +119,12 @@ def decision_contestant(size: str, precision: str) -> Contestant:
         action, state = actor({"image": image}, state, first, seed, 0.3)
         action.numpy()
 
-    counts = candidate_counts(actor.planner.config)
+    counts = candidate_counts(actor.planner.config) if config.planner.method != "policy" else []
     return Contestant(
         f"ours/bayes_planet/{precision}/preset",
         f"ours, bayes_planet, {computes}: a decision with the preset's planner",
         timed(decide),
         plan_work(sizes_of(config), counts, config.planner.value_scale > 0),
         computes,
-        f"filter included; candidates of each iteration: {', '.join(map(str, counts))}",
+        f"filter included; candidates of each iteration: {', '.join(map(str, counts)) or 'none, the actor decides'}",
     )

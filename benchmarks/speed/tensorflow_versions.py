@@ -20,9 +20,9 @@ def serve() -> None:
     import tensorflow as tf
 
     from benchmarks.speed import ours
-    from benchmarks.speed.settings import config_of, make_batch, make_state, sizes_of
+    from benchmarks.speed.settings import PLAIN_SEARCH, config_of, make_batch, make_state, sizes_of
 
-    sizes = sizes_of(config_of("laptop"))
+    sizes = sizes_of(config_of("laptop", "bayes_planet", *PLAIN_SEARCH))
     contestants = {
         "update": ours.update_contestant("laptop", "bayes_planet", "auto", make_batch(sizes), as_preset=True),
         "plan": ours.plan_contestant("laptop", "bayes_planet", "auto", make_state(sizes)),

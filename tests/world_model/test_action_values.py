@@ -133,7 +133,9 @@ def test_the_actor_climbs_the_value_of_its_actions():
 def test_a_learner_moves_targets_after_every_update_of_the_values():
     learner = Learner(tiny_model(acting()), acting())
     model = learner.trained
-    frozen = [variable for head in model.target_heads for layer in head.layers for variable in (layer.kernel, layer.bias)]
+    frozen = [
+        variable for head in model.target_heads for layer in head.layers for variable in (layer.kernel, layer.bias)
+    ]
     assert not {id(each) for each in frozen} & {id(each) for each in learner.variables}
     before = [variable.numpy() for variable in frozen]
     learner.update(tiny_batch(3, ROWS), 100)
@@ -150,6 +152,12 @@ def test_the_value_of_a_state_is_that_of_the_actors_action(model):
     action = tf.clip_by_value(model.policy(features)[0], -1.0, 1.0)
     rates = [model.heads[name](tf.concat([features, action], -1)) for name in ("value", "value_2")]
     np.testing.assert_allclose(model.reward_rate(features), np.minimum(*rates), atol=1e-4)
+
+
+def test_a_batch_of_short_sequences_is_refused(model):
+    batch = tiny_batch(2, 5)
+    with pytest.raises(ValueError, match=r"sequences of 5 rows\. Accepted with model\.action_value=true: 6 or more"):
+        transitions(batch, tf.zeros([2, 5, 8]), 0.9)
 
 
 def test_settings_that_do_not_go_together_are_refused():

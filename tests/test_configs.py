@@ -116,7 +116,7 @@ def test_a_preset_includes_others(tmp_path):
     (tmp_path / "inner" / "branch.yaml").write_text("presets: [laptop, ./leaf.yaml]\nseed: 6\n")
     (tmp_path / "root.yaml").write_text("presets: [inner/branch.yaml, bayes_planet]\n")
     loaded = presets.load([str(tmp_path / "root.yaml")])
-    assert (loaded.seed, loaded.train.batch_size, loaded.model.convolution_depth) == (6, 9, 16)
+    assert (loaded.seed, loaded.train.batch_size, loaded.model.convolution_depth) == (6, 9, 8)
     assert loaded.model.bayesian.layers == DENSE
     assert changed("quickstart")["model.convolution_depth"] == 16
     assert changed("quickstart")["model.bayesian.layers"] == DENSE
@@ -397,10 +397,10 @@ def test_dotted_keys_in_a_file_are_those_of_the_command_line(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(
         "presets: [laptop, leaf.yaml]\nseed: 4\ntrain.batch_size: 3\nmodel.bayesian: {layers: [gru]}\n"
-        "model: {bayesian.kl_scale: 0.5, value: false}\nplanner.value_scale: 0\n"
+        "model: {bayesian.kl_scale: 0.5, value_heads: 3}\nplanner.value_scale: 0\n"
     )
     items = ["train.sequence_length=20", "seed=4", "train.batch_size=3", "model.bayesian.layers=[gru]"]
-    items += ["model.bayesian.kl_scale=0.5", "model.value=false", "planner.value_scale=0"]
+    items += ["model.bayesian.kl_scale=0.5", "model.value_heads=3", "planner.value_scale=0"]
     assert presets.load([str(path)]) == presets.load(["laptop"], items)
     assert presets.load([str(path)], ["train.batch_size=5"]).train.batch_size == 5
 

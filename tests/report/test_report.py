@@ -184,9 +184,9 @@ def test_runs_that_share_no_evaluation_are_compared_with_a_warning(tmp_path):
 
 
 def test_nearest_presets():
-    stack, differing = nearest_presets(load(["bayes_planet", "walker_walk", "laptop"], ["loss.free_nats=1", "seed=5"]))
+    stack, differing = nearest_presets(load(["bayes_planet", "walker_walk", "laptop"], ["loss.free_nats=2", "seed=5"]))
     assert stack == ["bayes_planet", "walker_walk", "laptop"]
-    assert differing == {"loss.free_nats": (1.0, 3.0)}
+    assert differing == {"loss.free_nats": (2.0, 1.0)}
     assert nearest_presets(load()) == (["planet"], {})
 
 

@@ -46,7 +46,7 @@ def test_what_an_update_sees_makes_a_method(tmp_path):
         make_run(tmp_path / "c", seed=1, overrides=("train.batch_size=7",)),
     ]
     assert groups(folders) == {
-        (CHEETAH, "bayes_planet, train.batch_size=50"): ["a", "b"],
+        (CHEETAH, "bayes_planet, train.batch_size=12"): ["a", "b"],
         (CHEETAH, "bayes_planet, train.batch_size=7"): ["c"],
     }
 

@@ -18,7 +18,6 @@ from bayes_planet.files import streams
 from bayes_planet.files.json_files import MOST_LINES_BYTES, JsonFileError, read_json
 from bayes_planet.files.plain import open_own, open_plain, read_plain
 from bayes_planet.files.writing import remove_leftovers, write_atomically
-from bayes_planet.replay.episode import episode_files
 from bayes_planet.replay.files import recover_folder
 from bayes_planet.report.reading.starts import read_entries
 from bayes_planet.runs import spaces
@@ -154,10 +153,6 @@ class RunDirectory:
             remove_leftovers(folder)
         for half in self.checkpoints.glob(".tmp-*"):  # written, or removed: see `Checkpoints`
             shutil.rmtree(half, ignore_errors=True)
-
-    def count_episodes(self) -> int:
-        """The episodes on disk, by the names of their files."""
-        return len(episode_files(self.episodes))
 
     def holds_run(self) -> bool:
         """Whether config.yaml says what must be kept: no other configuration may take the folder.

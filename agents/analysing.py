@@ -59,8 +59,7 @@ def collect_held_out(
 
     def policy(number: int, explore: bool) -> ActorPolicy:
         noise = noise_of_episode(config.train, config.train.episodes) if explore else 0.0
-        exponent = config.train.exploration_noise_exponent
-        return ActorPolicy(actor, seed, Stream.EVALUATION_ACTOR, _COUNT, number, noise=noise, noise_exponent=exponent)
+        return ActorPolicy(actor, seed, Stream.EVALUATION_ACTOR, _COUNT, number, noise=noise)
 
     note(f"{episodes} held-out episodes")
     seeds = [environment_seed(seed, Stream.EVALUATION_ENVIRONMENT, _COUNT, index) for index in range(episodes)]

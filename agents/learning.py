@@ -14,7 +14,7 @@ from rich.console import Console
 from bayes_planet import arguments
 from bayes_planet.agents.callbacks import BaseCallback
 from bayes_planet.collecting.rollout import Episode
-from bayes_planet.config import Config, stages
+from bayes_planet.config import Config
 from bayes_planet.envs import Workers
 from bayes_planet.evaluation.score import Score
 from bayes_planet.replay.episode import episode_files
@@ -115,8 +115,7 @@ class Watch:
 
     def track(self, parts: contextlib.ExitStack, directory: RunDirectory, config: Config) -> None:
         """From now on a tracker is told too, if `config` names one, as long as `parts` is open."""
-        if self.tracking is None:
-            self.tracking = parts.enter_context(tracked(directory, config, self._note))
+        self.tracking = parts.enter_context(tracked(directory, config, self._note))
 
     def finish(self, report: Callable[[], object] | None) -> None:
         """Tells the tracker, unless somebody stopped, that all is done; `report` writes its page, if that is wanted."""
@@ -189,7 +188,7 @@ def opened(
 
 
 def work(trainer: Trainer, goal: Goal, watch: Watch, progress_bar: bool, lines: bool) -> None:
-    """Trains until the goal is reached, the run's stage is over, the callback has enough, or a signal comes."""
+    """Trains until the goal is reached, the callback has enough, or a signal comes."""
     environments = trainer.environments
     steps = getattr(environments, "episode_steps", 0) * trainer.config.env.action_repeat
     watch.display = Display(Console(), goal.episodes_at_end(trainer, steps), progress_bar, lines)
@@ -213,11 +212,6 @@ def pass_on(interruption: Interruption | None) -> None:
     signal.raise_signal(number)
     if number is signal.SIGINT:  # a handler that returns, or none
         raise KeyboardInterrupt
-
-
-def of_now(directory: RunDirectory) -> Callable[[Config], Config]:
-    """From a configuration to that of the stage that the run has come to (`train.stages`)."""
-    return lambda config: stages.at(config, directory.count_episodes())
 
 
 def collected(folder: Path | None, config: Config) -> tuple[int, int]:

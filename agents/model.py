@@ -27,7 +27,6 @@ from bayes_planet.report import report as write_report
 from bayes_planet.runs.run_directory import RunDirectory, RunDirectoryError
 from bayes_planet.training.saved import saved_model
 from bayes_planet.training.saved.restoring import Spaces, restored
-from bayes_planet.training.schedule import stage_by_stage
 from bayes_planet.training.trainer import Trainer
 from bayes_planet.world_model.interface import WorldModelFactory, require_predictive
 
@@ -52,7 +51,7 @@ class BayesPlanet(TrainedModel):
       logdir: the run's folder. None: a temporary one, which goes when this object goes.
       overrides: single settings, as {"train.batch_size": 16} or ["train.batch_size=16"].
       change: a run in `logdir` goes on with these settings where they are others than those it began with: planner,
-        loss, learning rate, exploration noise and the like (`stages.ADJUSTABLE`). starts.json keeps what
+        loss, learning rate, exploration noise and the like (`changes.ADJUSTABLE`). starts.json keeps what
         changed when.
       world_model: a class or function that makes a world model of your own from (config, observation_shapes,
         action_size, policy), in place of `WorldModel`; see `world_model.interface` and docs/your_own_model.md. Its
@@ -100,7 +99,6 @@ class BayesPlanet(TrainedModel):
         finally:
             directory.unlock()
         agent = restored(directory, spaces, self.config, strategy, world_model, optimizer=True, required=False)
-        self._built_with = strategy, world_model
         self._take(agent, spaces)
 
     @classmethod
@@ -158,7 +156,6 @@ class BayesPlanet(TrainedModel):
             with Workers(model.config.env, 1, None, model._factory) as environments:
                 directory.check_spaces(environments.observation_space, environments.action_space)
         agent = restored(directory, Spaces(*spaces), model.config, strategy, world_model, optimizer=True)
-        model._built_with = strategy, world_model
         model._take(agent, Spaces(*spaces))
         return model
 
@@ -254,44 +251,23 @@ class BayesPlanet(TrainedModel):
         words.with_track(self.config, track)  # refused before anything is opened
         directory = self._choose_folder(self.logdir)
         with learning.interruption() as interruption, contextlib.ExitStack() as parts:
-            watch, goal = learning.Watch(watcher, interruption), None
-
-            def work(config: Config, before: Config | None) -> bool:
-                nonlocal goal
-                self._enter(config, directory)
-                with learning.opened(
-                    config, directory, self._agent, self._training_environments, self._factory, amount, watch
-                ) as trainer:
-                    self._trainer, self._origin = trainer, None
-                    watch.track(parts, directory, words.with_track(self.config, track))
-                    try:
-                        if goal is None:
-                            goal = amount.goal(trainer)
-                            watcher.init_callback(self)
-                            watcher.on_training_start()
-                        learning.work(trainer, goal, watch, progress_bar, lines=self.verbose > 0)
-                        goes_on = trainer.stage_over and not watch.should_stop()
-                        if not goes_on:
-                            watcher.on_training_end()
-                        return goes_on
-                    finally:
-                        self._trainer = None
-
-            of_now = learning.of_now(directory)
-            stage_by_stage(of_now(self.config), of_now, work)
+            watch = learning.Watch(watcher, interruption)
+            with learning.opened(
+                self.config, directory, self._agent, self._training_environments, self._factory, amount, watch
+            ) as trainer:
+                self._trainer, self._origin = trainer, None
+                watch.track(parts, directory, words.with_track(self.config, track))
+                try:
+                    goal = amount.goal(trainer)
+                    watcher.init_callback(self)
+                    watcher.on_training_start()
+                    learning.work(trainer, goal, watch, progress_bar, lines=self.verbose > 0)
+                    watcher.on_training_end()
+                finally:
+                    self._trainer = None
             watch.finish(self.report if amount.is_all else None)
         learning.pass_on(interruption)
         return self
-
-    def _enter(self, config: Config, directory: RunDirectory) -> None:
-        """Builds the agent again, with the newest state, where the run has come to another stage (`train.stages`)."""
-        if config != self.config:
-            spaces = Spaces(self.observation_space, self.action_space)
-            directory.prepare(self.config)  # notes the change
-            directory.unlock()
-            agent = restored(directory, spaces, config, *self._built_with, optimizer=True)
-            self.config = config
-            self._take(agent, spaces)
 
     def report(self, out: str | os.PathLike[str] | None = None) -> Path:
         """Writes the HTML page about the run (`bayes-planet report`), by default to report.html in its folder."""

@@ -65,7 +65,7 @@ LIBRARIES = {
 # What a function imports when it is called, so that the part itself does without.
 LIBRARIES_WHEN_CALLED = {"bayesian_layers.evaluation.picture": {"matplotlib"}}
 TENSORFLOW = {"tensorflow", "tensorflow_probability", "tf_keras", "tf_agents", "keras", "tensorboard"}
-NO_TENSORFLOW = ("", "arguments", "files", "config", "config.presets", "config.stages", "configs", "envs", "envs.worker", "envs.sources.control_suite", "replay",
+NO_TENSORFLOW = ("", "arguments", "files", "config", "config.presets", "config.changes", "configs", "envs", "envs.worker", "envs.sources.control_suite", "replay",
                  "runs.metrics", "runs.run_directory", "runs.seeds", "runs.spaces", "runs.starts", "runs.tracking", "cli")  # fmt: skip
 EXTRAS = ("ray", "submitit")
 LINES = 400
@@ -316,5 +316,5 @@ def test_what_must_not_grow_again():
         "settings": len(presets.flatten(presets.load(["bayes_planet"]))),
     }
     print(found)
-    most = {"megabytes": 20, "words of the README": 700, "settings": 80}
+    most = {"megabytes": 20, "words of the README": 700, "settings": 74}
     assert {name: value for name, value in found.items() if value > most[name]} == {}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bayes_planet import arguments
-from bayes_planet.config import Config, EnvConfig, TrainConfig, presets
+from bayes_planet.config import BayesianConfig, Config, EnvConfig, presets
 from bayes_planet.envs import Workers, make
 from tests.envs.toy import CountingEnv
 
@@ -76,7 +76,7 @@ def test_settings_have_the_types_they_are_declared_with():
     assert env == plain and [type(value) for value in vars(env).values()] == [
         type(value) for value in vars(plain).values()
     ]
-    assert TrainConfig(stages=(np.str_("6: planner.horizon=3"),)).stages == ["6: planner.horizon=3"]
+    assert BayesianConfig(layers=(np.str_("gru"),)).layers == ["gru"]
     overrides = {
         "seed": np.uint8(4),
         "env.camera": np.int64(1),

@@ -198,8 +198,6 @@ def test_a_wrong_override_names_itself_and_what_is_accepted(item, said):
         ("planner.elites=2000", ["planner.elites is 2000", "at most planner.candidates"]),
         ("train.learning_rate=nan", ["train.learning_rate is nan"]),
         ("model.activation=rellu", ["model.activation is 'rellu'", "gelu", "Did you mean 'relu'"]),
-        ("env.observations=state model.vector_layers=0", ["model.vector_layers is 0", "1 or more layers"]),
-        ("env.observations=both model.vector_layers=0", ["model.vector_layers is 0", "1 or more layers"]),
         ("planner.warm_start=true", ["planner.warm_start is True", "planner.method in place", "noise_exponent 1.0"]),
         ("planner.elites_kept=0", ["planner.elites_kept is 0", "planner.method in place"]),
         ("model.image_bits=6", ["model.image_bits is 6", "Accepted: 5, or leave it out", "before version 0.2"]),
@@ -426,7 +424,7 @@ def test_a_dotted_key_in_a_file_that_cannot_be_used_is_named(tmp_path, text, sai
 
 
 def test_a_config_of_an_earlier_version_is_read_where_it_gives_what_are_constants_now(tmp_path):
-    former = constants.FIXED | {"loss.policy_weight_samples": 2}
+    former = constants.FIXED
     (tmp_path / "run.yaml").write_text("".join(f"{key}: {str(value).lower()}\n" for key, value in former.items()))
     assert presets.read(tmp_path / "run.yaml") == presets.load()
     assert presets.load([], [f"{key}={str(value).lower()}" for key, value in former.items()]) == presets.load()
@@ -435,7 +433,7 @@ def test_a_config_of_an_earlier_version_is_read_where_it_gives_what_are_constant
         presets.ConfigError, match=r"run\.yaml.*evaluation\.keep_best is False.*Accepted: true, or leave"
     ):
         presets.read(tmp_path / "run.yaml")
-    assert not set(constants.FORMER) & set(DEFAULTS)
+    assert not set(constants.FIXED) & set(DEFAULTS)
 
 
 @pytest.mark.parametrize(("weights", "samples", "draws"), [("mean", 5, 0), ("sample", 5, 1), ("average", 5, 5)])
@@ -471,14 +469,12 @@ def test_searches_and_units_of_an_earlier_version_are_read_where_a_method_and_on
 
 
 def test_former_settings_are_the_constants_of_the_code():
-    from bayes_planet.replay import Shares
     from bayes_planet.training import trainer
     from bayes_planet.world_model import rssm, world_model
 
     used = {
         "model.min_stddev": rssm.MIN_STDDEV,
         "loss.continuation_scale": world_model.CONTINUATION_SCALE,
-        "replay.recent_episodes": Shares().recent_episodes,
         "train.checkpoints_kept": trainer.CHECKPOINTS_KEPT,
         "train.checkpoint_minutes": trainer.CHECKPOINT_MINUTES,
         "train.log_every_updates": trainer.LOG_EVERY_UPDATES,

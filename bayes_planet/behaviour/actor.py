@@ -83,10 +83,10 @@ def act_ahead(
     Args:
       rssm: the transition, anything with `imagine`.
       policy: gives mean and stddev of the action for features.
-      start: State [n, ...], or [S, n, ...] with S weight samples.
-      noise: float32 [n, H, A] or [S, n, H, A], unit normal draws of the policy's noise; zeros: its mean acts.
+      start: State [n, ...].
+      noise: float32 [n, H, A], unit normal draws of the policy's noise; zeros: its mean acts.
       seed: int32 [2], for the state noise.
-      weights: a weight sample, with a leading axis S if the start has one; None: the posterior mean.
+      weights: a weight sample; None: the posterior mean.
     """
     state, features, actions, stddevs = start, [start.features], [], []
     for step in range(noise.shape[-2]):

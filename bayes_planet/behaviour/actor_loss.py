@@ -4,11 +4,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from bayes_planet import bayesian_layers
 from bayes_planet.behaviour.actor import Behaviour, act_ahead
 from bayes_planet.behaviour.model import BehaviourModel
 from bayes_planet.behaviour.returns import VALUE_TRACE, lambda_returns, pessimistic
-from bayes_planet.config import LossConfig
 from bayes_planet.world_model.rssm import State
 from bayes_planet.world_model.subsets import choose_rows, size
 
@@ -20,7 +18,7 @@ ENTROPY_SCALE = 0.001
 
 class Imagined(NamedTuple):
     """What the policy does from n states on, and the lambda-returns of it as rates of reward, float32 [K, n, H + 1],
-    by each of the K `model.value_heads`. With several weight samples their rollouts follow each other in n."""
+    by each of the K `model.value_heads`."""
 
     ahead: Behaviour
     returns: tf.Tensor
@@ -30,32 +28,22 @@ class ActorTerms(NamedTuple):
     """Scalars, float32.
 
     loss: to minimise, by the policy's variables alone. reward: its reward an agent step, discounted.
-    stddev: of its actions. uncertainty: of its return from one state, over draws; None with one draw.
+    stddev: of its actions.
     """
 
     loss: tf.Tensor
     reward: tf.Tensor
     stddev: tf.Tensor
-    uncertainty: tf.Tensor | None
-
-
-def rollouts_from_each_state(settings: LossConfig) -> int:
-    """2 where their standard deviation counts, else 1."""
-    return 2 if settings.policy_uncertainty_bonus else 1
 
 
 def imagine_behaviour(model: BehaviourModel, posterior: State, weights: dict, seed: tf.Tensor) -> Imagined:
     """Rolls the policy out from posterior states, `loss.policy_horizon` steps ahead, differentiable in its variables.
 
-    With `loss.policy_uncertainty_bonus` there are two rollouts from each state, with the same noise of the policy, each
-    under weights and state noise of its own.
-
     Args:
       model: with `model.policy` and `model.value`.
       posterior: State [B, T, ...]. A share `START_FRACTION` of its rows is where rollouts start;
         rows of padding count too, as their states are states like others.
-      weights: one weight sample of the transition, so that over updates the policy is right for the whole belief. Not
-        used with `loss.policy_uncertainty_bonus`.
+      weights: one weight sample of the transition, so that over updates the policy is right for the whole belief.
       seed: int32 [2].
     """
     settings = model.config.loss
@@ -67,14 +55,7 @@ def imagine_behaviour(model: BehaviourModel, posterior: State, weights: dict, se
         start = State(*(tf.gather(value, chosen) for value in start))
     shape = [size(start.belief, 0), settings.policy_horizon, model.action_size]
     noise = tf.random.stateless_normal(shape, fold(seed, 1))
-    draws = rollouts_from_each_state(settings)
-    if draws > 1:
-        weights = bayesian_layers.sample_weights(model.rssm, fold(seed, 3), samples=draws, shared=True)
-        start = State(*(tf.tile(value[None], [draws, 1, 1]) for value in start))
-        noise = tf.tile(noise[None], [draws, 1, 1, 1])
     ahead = act_ahead(model.rssm, model.policy, start, noise, seed=fold(seed, 2), weights=weights)
-    if draws > 1:
-        ahead = Behaviour(*(tf.reshape(value, [-1, *value.shape[-2:]]) for value in ahead))
     left = 1.0 - settings.value_discount
     reward = model.reward(ahead.features)
     certain = tf.ones_like(reward)
@@ -91,22 +72,18 @@ def imagine_behaviour(model: BehaviourModel, posterior: State, weights: dict, se
 def actor_terms(model: BehaviourModel, imagined: Imagined, reward_error: tf.Tensor | float = 0.0) -> ActorTerms:
     """The policy's loss: minus its return in imagination, minus its entropy.
 
-        maximise   (1 - discount) (mean G + bonus * mean std_S G_0)
-                   + ENTROPY_SCALE * mean sum log stddev
+        maximise   (1 - discount) mean G + ENTROPY_SCALE * mean sum log stddev
 
     G are the lambda-returns of predicted rewards and values over the rollout, through which the gradient reaches the
     policy's parameters. With several `model.value_heads` it is their mean less stddev. With `loss.policy_normalise`
-    return and bonus are divided by the range of G over the states, its 5 to 95 percentiles. With
-    `loss.policy_uncertainty_bonus` std_S is the sample standard deviation over the rollouts from one state:
-    below 0, the bonus asks for a return that does not depend on the weights. It is `loss.policy_uncertainty_bonus`.
+    the return is divided by the range of G over the states, its 5 to 95 percentiles.
 
     Args:
       model: that imagined.
       imagined: by `imagine_behaviour`.
       reward_error: float32, root mean square of what the model's rewards are wrong by: as small as a range may be.
 
-    Source: Dreamer (Hafner et al. 2020), Sec. 3 and Algorithm 1, with the entropy of DreamerV2 (2021); the bonus is the
-    planner's (`planner.uncertainty_bonus`).
+    Source: Dreamer (Hafner et al. 2020), Sec. 3 and Algorithm 1, with the entropy of DreamerV2 (2021).
     """
     settings = model.config.loss
     returns = pessimistic(imagined.returns)
@@ -114,11 +91,7 @@ def actor_terms(model: BehaviourModel, imagined: Imagined, reward_error: tf.Tens
     reward = tf.reduce_mean(returns[:, :-1])
     entropy = tf.reduce_mean(tf.reduce_sum(tf.math.log(imagined.ahead.stddev), -1))
     loss = -(reward / unit + ENTROPY_SCALE * entropy)
-    uncertainty, draws = None, rollouts_from_each_state(settings)
-    if draws > 1:
-        uncertainty = tf.reduce_mean(_sample_stddev(tf.reshape(returns[:, 0], [draws, -1])))
-        loss -= settings.policy_uncertainty_bonus * uncertainty / unit
-    return ActorTerms(loss, reward, tf.reduce_mean(imagined.ahead.stddev), uncertainty)
+    return ActorTerms(loss, reward, tf.reduce_mean(imagined.ahead.stddev))
 
 
 def _range(returns: tf.Tensor, least: tf.Tensor | float) -> tf.Tensor:
@@ -127,9 +100,3 @@ def _range(returns: tf.Tensor, least: tf.Tensor | float) -> tf.Tensor:
     last = tf.cast(tf.size(ordered) - 1, tf.float32)
     low, high = (ordered[tf.cast(tf.round(share * last), tf.int32)] for share in (0.05, 0.95))
     return tf.maximum(tf.maximum(high - low, least), 1e-6)
-
-
-def _sample_stddev(values: tf.Tensor) -> tf.Tensor:
-    """Over the first axis of [S, n], S at least 2, with Bessel's correction; at least 1e-4, for the root's slope."""
-    draws = values.shape[0]
-    return tf.sqrt(tf.math.reduce_variance(values, 0) * (draws / (draws - 1)) + 1e-8)

@@ -111,8 +111,6 @@ def _in_imagination(
         total = model.config.loss.reward_scale * value / replicas
     own |= _gradients(tape, total, model.value_variables)
     metrics = {"loss/value": value, "policy/reward": actor.reward, "policy/stddev": actor.stddev}
-    if actor.uncertainty is not None:
-        metrics["policy/uncertainty"] = actor.uncertainty
     return LossTerms(total, {name: each / replicas for name, each in metrics.items()}), own
 
 

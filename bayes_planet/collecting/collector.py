@@ -67,11 +67,11 @@ class Collector:
 
     @property
     def counts(self) -> dict[str, int]:
-        """`worker_faults` and `dropped_episodes` (`collecting.faults`), over all stages and starts of the run."""
+        """`worker_faults` and `dropped_episodes` (`collecting.faults`), over all starts of the run."""
         return self._rollouts.counts
 
     def go_on_counting(self, worker_faults: int, dropped_episodes: int) -> None:
-        """Adds what an earlier stage or start of the run has counted."""
+        """Adds what an earlier start of the run has counted."""
         self._rollouts.worker_faults += worker_faults
         self._rollouts.dropped_episodes += dropped_episodes
 
@@ -183,8 +183,7 @@ class Collector:
             return RandomPolicy(self._action_size, config.seed, first, before_step=before_step)
         return ActorPolicy(
             self._actor, config.seed, Stream.TRAIN_ACTOR, first,
-            noise=[noise_of_episode(config.train, index) for index in indices],
-            noise_exponent=config.train.exploration_noise_exponent, before_step=before_step,
+            noise=[noise_of_episode(config.train, index) for index in indices], before_step=before_step,
         )  # fmt: skip
 
     def surviving_faults(self, environments: Environments, work: Callable[[], Result]) -> Result | None:

@@ -20,7 +20,7 @@ def seeds_to_try(seed: int) -> list[int]:
 
 
 COUNTED = ("worker_faults", "dropped_episodes")
-"""What a collector counts over all stages and starts of a run."""
+"""What a collector counts over all starts of a run."""
 
 
 def counted(key: str, saved: Mapping[str, Any] | None, rows: Sequence[Mapping[str, Any]]) -> int:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
-from bayes_planet.collecting.exploration import CorrelatedNoise
 from bayes_planet.collecting.rollout import Observation
 from bayes_planet.planning import Actor, ActorState
 from bayes_planet.runs.seeds import Stream, seed_words
@@ -19,7 +18,6 @@ class ActorPolicy:
       actor: filters, plans and acts.
       run_seed, stream, counts: the random stream of the round.
       noise: stddev of the exploration noise, one for all episodes of the round or one for each; 0 for evaluation.
-      noise_exponent: its power spectrum over time is 1 / f^noise_exponent; 0: white.
       before_step: called before every decision; it may raise to end the rollout.
 
     Attributes:
@@ -34,15 +32,11 @@ class ActorPolicy:
         stream: Stream,
         *counts: int,
         noise: float | Sequence[float] = 0.0,
-        noise_exponent: float = 0.0,
         before_step: Callable[[], None] = lambda: None,
     ):
         self._actor = actor
         self._run_seed, self._stream, self._counts = run_seed, stream, counts
         self._noise = np.asarray(noise, np.float32).reshape([-1, 1])
-        self._correlated: CorrelatedNoise | None = None
-        if self._noise.any() and noise_exponent:
-            self._correlated = CorrelatedNoise(noise_exponent, run_seed, stream, *counts)
         self._before_step = before_step
         self._state: ActorState | None = None
         self.seconds = 0.0
@@ -56,11 +50,8 @@ class ActorPolicy:
             self._noise = np.broadcast_to(self._noise, [len(is_first), 1])
         seed = seed_words(self._run_seed, self._stream, *self._counts, step)
         tensors = {key: tf.convert_to_tensor(value) for key, value in observation.items()}
-        unit_noise = None
-        if self._correlated is not None:
-            unit_noise = tf.convert_to_tensor(self._correlated(step, tuple(self._state.action.shape)))
         action, self._state = self._actor(
-            tensors, self._state, tf.convert_to_tensor(is_first), tf.convert_to_tensor(seed), self._noise, unit_noise
+            tensors, self._state, tf.convert_to_tensor(is_first), tf.convert_to_tensor(seed), self._noise
         )
         action = action.numpy()
         if step > 0:

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bayes_planet.commands.errors import UserError, user_errors
-from bayes_planet.config import presets, stages
+from bayes_planet.config import presets
 from bayes_planet.config.reference import reference
 
 
@@ -30,6 +30,5 @@ def configs(names: Sequence[str], all_settings: bool = False) -> int:
     with user_errors(presets.ConfigError):
         overrides = [name for name in names if presets.is_override(name)]
         config = presets.load([name for name in names if not presets.is_override(name)], overrides)
-        stages.at(config, 0)  # says what is wrong with those to come
     print(OmegaConf.to_yaml(OmegaConf.structured(config)), end="")
     return 0

@@ -18,7 +18,6 @@ from bayes_planet.runs.run_directory import RunDirectory, RunDirectoryError
 from bayes_planet.runs.tracking import tracked
 from bayes_planet.training.devices.cluster import ClusterError, Process, this_process
 from bayes_planet.training.interruption import EXIT_INTERRUPTED, Interruption
-from bayes_planet.training.schedule import Counters, stage_by_stage
 
 
 def train(
@@ -40,11 +39,8 @@ def train(
     with user_errors(presets.ConfigError, RunDirectoryError, ClusterError, JsonFileError):
         config = presets.load(stack, overrides)
         process = this_process() if strategy == "multi_worker" else Process(0, 1)
-        if process.count > 1 and (config.train.stages or config.train.collectors):
-            raise UserError(
-                f"train.stages is {config.train.stages!r}, train.collectors {config.train.collectors}. Accepted with "
-                "--strategy multi_worker: [], as --change does the same once all processes have stopped, and 0."
-            )
+        if process.count > 1 and config.train.collectors:
+            raise UserError(f"train.collectors is {config.train.collectors}. Accepted with --strategy multi_worker: 0.")
         directory = RunDirectory(logdir)
         try:
             if process.chief:
@@ -106,39 +102,6 @@ def _train(
     interruption.install()  # TensorFlow's cluster runtime takes SIGTERM for itself
     kind = Trainer if process.count == 1 else Chief if process.chief else Follower
 
-    done = Counters(0, 0)
-
-    def work(config: Config, before: Config | None) -> bool:
-        """Trains until the run or, then it is true, its stage is over."""
-        nonlocal done
-        with user_errors(WorldModelError):
-            agent = build(config, environments.observation_space, environments.action_space, distribution)
-        display = Display(console, config.train.episodes)
-        trainer = kind(
-            config,
-            directory,
-            agent,
-            environments,
-            # A follower ends with the chief. If it were an update ahead the chief could not finish its own, and save.
-            should_stop=lambda: interruption.requested and process.chief,
-            events=Events(display.progress, display.row, display.note, saved=saved),
-        )
-        with contextlib.closing(trainer):
-            with user_errors(CheckpointError, RunDirectoryError):
-                trainer.restore()
-            counters = trainer.counters
-            new = {} if before is None else presets.differences(before, config)
-            if new:
-                news = " ".join(f"{key}={value}" for key, (_, value) in new.items())
-                console.print(f"From {counters.episodes} episodes on: {news}", highlight=False)
-            elif counters.episodes:
-                console.print(
-                    f"Going on after {counters.episodes} episodes and {counters.updates} updates.", highlight=False
-                )
-            with user_errors(TrainingDivergedError, *ENVIRONMENT_ERRORS), display.shown(counters.episodes):
-                done = trainer.run()
-        return trainer.stage_over
-
     def note(text: str) -> None:
         console.print(text, markup=False, highlight=False)
 
@@ -147,10 +110,32 @@ def _train(
         user_errors(EpisodeLayoutError, MetricsFileError, JsonFileError),
         tracked(directory, config, note) if process.chief else contextlib.nullcontext() as tracking,
     ):
+        display = Display(console, config.train.episodes)
         saved = tracking.saved if tracking is not None else lambda rows: None
         try:
             with training_errors(process, lambda: interruption.requested):
-                stage_by_stage(config, directory.begin_stage, work)
+                with user_errors(WorldModelError):
+                    agent = build(config, environments.observation_space, environments.action_space, distribution)
+                trainer = kind(
+                    config,
+                    directory,
+                    agent,
+                    environments,
+                    # A follower ends with the chief. If it were an update ahead the chief could not finish its own,
+                    # and save.
+                    should_stop=lambda: interruption.requested and process.chief,
+                    events=Events(display.progress, display.row, display.note, saved=saved),
+                )
+                with contextlib.closing(trainer):
+                    with user_errors(CheckpointError, RunDirectoryError):
+                        trainer.restore()
+                    begin = trainer.counters
+                    if begin.episodes:
+                        console.print(
+                            f"Going on after {begin.episodes} episodes and {begin.updates} updates.", highlight=False
+                        )
+                    with user_errors(TrainingDivergedError, *ENVIRONMENT_ERRORS), display.shown(begin.episodes):
+                        done = trainer.run()
         except Interrupted:
             if process.chief:
                 console.print(f"Saved in {directory.path}. The same command goes on from here.", highlight=False)

@@ -1,4 +1,4 @@
-"""Settings: what there are and what each means, the presets they are stacked from, and stages of a run."""
+"""Settings: what there are and what each means, the presets they are stacked from, and which may change."""
 
 from bayes_planet.config.settings import (
     BayesianConfig,

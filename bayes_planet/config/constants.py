@@ -7,6 +7,8 @@ IMAGE_SIZE = 64
 """Height and width of the images that the agent sees, pixels: its convolutions are built for them (PlaNet, Sec. 5)."""
 IMAGE_BITS = 5
 """Bits that an image is quantised to before noise is added (PlaNet, Sec. 5)."""
+VECTOR_LAYERS = 2
+"""Hidden layers of the encoder and decoder of state observations."""
 CLIP_NORM = 1000.0
 """Largest global norm of the gradients (PlaNet, App. A)."""
 
@@ -21,6 +23,7 @@ FIXED: dict[str, Any] = {
     "model.min_stddev": 0.1,
     "model.image_bits": IMAGE_BITS,
     "model.normalise_states": True,
+    "model.vector_layers": VECTOR_LAYERS,
     "model.unroll": False,
     "model.bayesian.kl_anneal_updates": 0,
     "model.bayesian.replica_noise": "different",
@@ -29,6 +32,8 @@ FIXED: dict[str, Any] = {
     "loss.policy_bonus_anneal_steps": 0,
     "loss.policy_entropy_scale": 0.001,
     "loss.policy_fraction": 0.25,
+    "loss.policy_uncertainty_bonus": 0.0,
+    "loss.policy_weight_samples": 1,
     "loss.state_kl_scale": 1.0,
     "loss.value_trace": 0.95,
     "planner.initial_stddev": 1.0,
@@ -36,23 +41,25 @@ FIXED: dict[str, Any] = {
     "planner.noise_per_draw": False,
     "replay.compress": True,
     "replay.drop_anneal_steps": 0,
+    "replay.drop_fraction": 0.0,
     "replay.recent_episodes": 10,
+    "replay.recent_fraction": 0.0,
     "train.checkpoints_kept": 3,
     "train.clip_norm": CLIP_NORM,
     "train.checkpoint_minutes": 10.0,
     "train.exploration_burst": 0.0,
+    "train.exploration_noise_exponent": 0.0,
     "train.exploration_pause": 16.0,
     "train.log_every_updates": 20,
     "train.matrix_learning_rate": 0.002,
     "train.optimizer": "adam",
     "train.skipped_updates_limit": 20,
+    "train.stages": [],
     "train.updates_anneal_episodes": 0,
     "train.updates_per_episode_final": 100,
     "evaluation.keep_best": True,
 }
 """What each former setting is now: a file or an override that gives this value is read as before."""
-FORMER = {**FIXED, "loss.policy_weight_samples": "1, or 2 with loss.policy_uncertainty_bonus"}
-"""Former setting to what it is now, for errors. One is not a constant: it follows from a setting that stayed."""
 
 UNITS = ("hidden_units", "vector_units")
 """Settings of `model` that `belief_units` is now."""
@@ -141,12 +148,11 @@ def is_former(key: str, value: Any) -> bool:
     Raises:
       ValueError: it is one, with another value; says what is accepted.
     """
-    if key not in FORMER:
+    if key not in FIXED:
         return False
-    accepted = [FIXED[key]] if key in FIXED else [1, 2]
-    if value not in accepted:
+    if value != FIXED[key]:
         raise ValueError(
-            f"{key} is {value!r}. It was a setting before version 0.2. Accepted: {_yaml(FORMER[key])}, or leave it out."
+            f"{key} is {value!r}. It was a setting before version 0.2. Accepted: {_yaml(FIXED[key])}, or leave it out."
         )
     return True
 

@@ -6,7 +6,6 @@ deterministic weights; `configs/bayes_planet.yaml` turns the transition's dense 
 """
 
 import dataclasses
-import re
 from typing import Any
 
 from bayes_planet.config.constants import RETURN_STEPS, SEARCHES, SKIPPED_ROWS
@@ -65,7 +64,6 @@ class ModelConfig(Settings):
     convolution_depth: int = setting(32, "channels of the first encoder convolution; the others scale with it", at_least(1), "PlaNet, App. A")
     image_change: bool = setting(False, "the encoder sees each image with all its bits, and by how much it differs from the one before", source="Flare (Shang et al. 2021)")
     embedding_reward: bool = setting(False, "a further reward head learns from the embedding alone, without the state, so that the encoder learns sooner what rewards depend on")
-    vector_layers: int = setting(2, "hidden layers of the encoder and decoder of state observations", at_least(0, "layers"))
     reward_layers: int = setting(3, "hidden layers of the reward head", at_least(0, "layers"), "google-research/planet")
     reward_units: int = setting(300, "their units", at_least(1), "google-research/planet")
     continuation: bool = setting(False, "a head, with the layers of the reward head, predicts whether the episode goes on; the planner counts rewards after a predicted end for less", source="DreamerV2, Sec. 2")
@@ -93,7 +91,6 @@ class LossConfig(Settings):
     value_discount: float = setting(0.97, "with model.value, the factor by which a reward counts less for each agent step that it comes later", within(0, 1, "0 to below 1", open_high=True), change="announced")
     policy_horizon: int = setting(12, "with model.policy, agent steps of imagination that the actor learns from", at_least(1, "agent steps"), "Dreamer has 15", change="announced")
     policy_normalise: bool = setting(False, "with model.policy, returns are counted in ranges (5 to 95 percentiles) of the returns from the batch's states, so that the entropy counts the same whatever rewards are", source="DreamerV3 (Hafner et al. 2023)", change="announced")
-    policy_uncertainty_bonus: float = setting(0.0, "with model.policy, reward an agent step for each unit of standard deviation over two rollouts from each state, each under a weight sample of its own; below 0: caution; 0: one rollout, under the update's sample", change="announced")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,12 +141,6 @@ class ReplayConfig(Settings):
     GROUP = "replay"
 
     ram_gigabytes: float = setting(2.0, "GB of decoded episodes kept in memory; the rest is read from disk when drawn; inf: all are kept", above_zero("number of GB"), change="freely", part="machine", infinite=True)
-    drop_fraction: float = setting(0.0, "share of a batch's sequences that show a drop of the reward, large ones above all: falls are few, and all depends on them; the rest are drawn uniformly", within(0, 1, "0 to 1"), "in place of prioritized replay (Schaul et al. 2016)", change="announced")
-    recent_fraction: float = setting(0.0, "share of a batch's sequences that are of the newest 10 episodes, which uniform draws show ever less often: what the agent does now", at_least(0), "Wang & Ross 2019 (Emphasizing Recent Experience)", change="announced")
-
-    def check(self) -> None:
-        left = 1 - self.drop_fraction
-        require(self.recent_fraction <= left + 1e-9, "replay.recent_fraction", self.recent_fraction, f"0 to {left:g}, what replay.drop_fraction leaves")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,7 +150,6 @@ class TrainConfig(Settings):
     episodes: int = setting(1000, "training episodes to collect, seed episodes included", at_least(1), "PlaNet, Sec. 5", change="freely", part="machine")
     seed_episodes: int = setting(5, "episodes of random actions before the first update", at_least(1), "PlaNet, App. A")
     updates_per_episode: int = setting(100, "updates before each further episode", at_least(1), "PlaNet, App. A", change="announced")
-    stages: list[str] = setting([], "settings that begin on the way, at a number of episodes: 'EPISODES: key=value key=value', in order; those that --change takes", change="announced")
     behaviour_updates: int = setting(1, "with model.policy, updates of actor and value for each of the world model, each with noise of its own on the batch's states", at_least(1), change="announced")
     batch_size: int = setting(50, "sequences a batch", at_least(1), "PlaNet, App. A", change="announced")
     sequence_length: int = setting(50, "time steps a sequence", at_least(2, "time steps"), "PlaNet, App. A", change="announced")
@@ -169,7 +159,6 @@ class TrainConfig(Settings):
     exploration_noise: float = setting(0.3, "stddev of the normal noise on actions while collecting", at_least(0), "PlaNet, App. A", change="announced")
     exploration_noise_final: float = setting(0.1, "that stddev after train.exploration_anneal_episodes, with which an agent is analysed too and `predict` explores", at_least(0), change="announced")
     exploration_anneal_episodes: int = setting(0, "training episodes over which exploration_noise changes linearly to exploration_noise_final; 0: it never does. TF-Agents' agent does not anneal", at_least(0, "episodes"), "as TD-MPC does, Hansen et al. 2022", change="announced")
-    exploration_noise_exponent: float = setting(0.0, "that noise has the power spectrum 1 / f^exploration_noise_exponent over the steps of an episode; 0: white, 1: pink. White where TF-Agents' agent or `predict` explores", at_least(0), "Eberhard et al. 2023", change="announced")
     average_decay: float = setting(0.0, "decay of the moving average of the parameters, which acts, is evaluated and saved, while training goes on from the parameters themselves; early less, (1 + updates) / (10 + updates); 0: no average. TF-Agents' agent has none", within(0, 1, "0, or a number below 1 such as 0.9995", open_high=True), "Polyak and Juditsky, 1992", change="announced")
     precision: str = setting("auto", "compute type of matrix products and convolutions: float32, bfloat16, auto (bfloat16 where the processor or accelerator has matrix units for it); parameters are float32", one_of("auto", "float32", "bfloat16"))
     xla: str = setting("auto", "compile update and plan with XLA: always, never, auto (on GPU and TPU)", one_of("auto", "always", "never"), part="machine")
@@ -181,12 +170,6 @@ class TrainConfig(Settings):
     def check(self) -> None:
         require(self.episodes >= self.seed_episodes, "train.episodes", self.episodes, f"at least train.seed_episodes, {self.seed_episodes}")
         require(not (self.collectors and self.collect_during_updates), "train.collect_during_updates", True, f"false with train.collectors, {self.collectors}, which collect during the updates")
-        least = self.seed_episodes
-        for stage in self.stages:
-            require(re.fullmatch(r"\d+:( +\w+(\.\w+)*=\S+)+", stage) is not None, "train.stages", stage, "'EPISODES: key=value key=value' each, such as '100: loss.policy_uncertainty_bonus=-1 replay.drop_fraction=0.5'")
-            episodes = int(stage.partition(":")[0])
-            require(episodes > least, "train.stages", stage, f"more than {least} episodes here: train.seed_episodes, and in the order in which they begin")
-            least = episodes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -223,7 +206,6 @@ class Config(Settings):
         rows = SKIPPED_ROWS + RETURN_STEPS + 1
         require(not model.action_value or self.train.sequence_length >= rows, "train.sequence_length", self.train.sequence_length, f"{rows} or more with model.action_value=true")
         require(model.policy or planner.policy_candidates == 0, "planner.policy_candidates", planner.policy_candidates, "0 without model.policy=true, which trains the actor")
-        require(model.vector_layers >= 1 or self.env.observations == "pixels", "model.vector_layers", model.vector_layers, "1 or more layers for state observations")
         require(model.policy or planner.method != "policy", "planner.method", planner.method, "cem or icem without model.policy=true, which trains the actor")
         bonus = planner.uncertainty_bonus
         require(bonus == 0 or planner.weight_samples >= 2, "planner.uncertainty_bonus", bonus, "0 without planner.weight_samples=2 or more, over which it weighs the stddev")

@@ -64,7 +64,6 @@ class Actor:
         is_first: tf.Tensor,
         seed: tf.Tensor,
         noise: tf.Tensor | np.ndarray | float = 0.0,
-        unit_noise: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, ActorState]:
         """One decision.
 
@@ -74,7 +73,6 @@ class Actor:
           is_first: bool [B], true on the first observation of an episode.
           seed: int32 [2], a fresh one every step.
           noise: stddev of the normal noise on the planned action, one or [B, 1]; the sum is clipped to [-1, 1].
-          unit_noise: float32 [B, A], that noise before it is multiplied by its stddev. None: white, of `seed`.
 
         Returns:
           (action float32 [B, A], ActorState). The noisy, clipped action is what the filter sees next.
@@ -84,9 +82,7 @@ class Actor:
         last = _forget(state.plan, is_first)
         plan = self.planner.search(latent, fold(seed, 1), last or None)
         action = plan.mean[:, 0]
-        if unit_noise is None:
-            unit_noise = tf.random.stateless_normal(tf.shape(action), fold(seed, 2))
-        action += noise * unit_noise
+        action += noise * tf.random.stateless_normal(tf.shape(action), fold(seed, 2))
         action = tf.clip_by_value(action, -1.0, 1.0)
         return action, ActorState(
             latent, action, plan if last else (), observation["image"] if self.sees_change else ()
@@ -99,10 +95,9 @@ class Actor:
         is_first: tf.Tensor,
         seed: tf.Tensor,
         noise: tf.Tensor | np.ndarray | float = 0.0,
-        unit_noise: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, ActorState]:
-        """`act`, traced once per batch size and shape of `noise` (and once with `unit_noise`) and compiled."""
-        return self._compiled(observation, state, is_first, seed, tf.convert_to_tensor(noise, tf.float32), unit_noise)
+        """`act`, traced once per batch size and shape of `noise` and compiled."""
+        return self._compiled(observation, state, is_first, seed, tf.convert_to_tensor(noise, tf.float32))
 
 
 def _forget(past: Any, is_first: tf.Tensor) -> Any:

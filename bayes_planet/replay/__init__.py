@@ -3,5 +3,4 @@
 from bayes_planet.replay.episode import CorruptEpisodeError as CorruptEpisodeError
 from bayes_planet.replay.episode import episode_return as episode_return
 from bayes_planet.replay.prefetch import Prefetcher as Prefetcher
-from bayes_planet.replay.sampling import Shares as Shares
 from bayes_planet.replay.store import EpisodeStore as EpisodeStore

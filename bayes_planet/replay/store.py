@@ -15,10 +15,8 @@ import numpy as np
 from bayes_planet.files.plain import open_plain
 from bayes_planet.files.writing import remove_leftovers, sync_folder
 from bayes_planet.replay import episode as episodes_format
-from bayes_planet.replay.drops import drop_weights
 from bayes_planet.replay.episode import CorruptEpisodeError, Episode
 from bayes_planet.replay.rounds import remove_unfinished, whole_files, write_round
-from bayes_planet.replay.sampling import UNIFORM, Drops, Shares, choose
 
 CORRUPT_SUFFIX = ".corrupt"
 _ARCHIVE_END_BYTES = 22, 2**16 + 22  # of a zip file: its last record, as we write it and with the longest comment
@@ -63,7 +61,6 @@ class EpisodeStore:
         self._rows: dict[int, int] = {}  # of every episode, in the order of their indices
         self._decoded: collections.OrderedDict[int, Episode] = collections.OrderedDict()  # least recently used first
         self._decoded_bytes = 0
-        self._drops: dict[int, Drops] = {}
         self._layout: dict[str, tuple[int, ...]] | None = None
         self._swept = False
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -266,21 +263,17 @@ class EpisodeStore:
                 "A folder holds episodes of one task: use another folder, or move the odd file away."
             )
 
-    def sample(
-        self, batch_size: int, length: int, seed: tuple[int, ...], shares: Shares = UNIFORM
-    ) -> dict[str, np.ndarray]:
+    def sample(self, batch_size: int, length: int, seed: tuple[int, ...]) -> dict[str, np.ndarray]:
         """A batch of sequences: for each, an episode is drawn uniformly, then a place in it, uniformly.
 
         A sequence never crosses the end of its episode. An episode with fewer rows than `length` (the task ended
         it early) is drawn as often as any other and used from its row 0; after it there are zeros, with a false
-        `mask`. The draw depends on `seed` and on the indices and lengths of the episodes, with `shares.drop` on
-        their rewards too, on nothing else.
+        `mask`. The draw depends on `seed` and on the indices and lengths of the episodes, on nothing else.
 
         Args:
             batch_size: sequences, B.
             length: rows of a sequence, L.
             seed: whole numbers, 0 or more each; another tuple gives an independent batch.
-            shares: of the batch, that are drawn otherwise.
 
         Returns:
             New arrays [B, L, ...] by the names of the episode's, and `mask` bool [B, L].
@@ -294,26 +287,17 @@ class EpisodeStore:
         with self._lock:
             while True:
                 with contextlib.suppress(CorruptEpisodeError):  # it is no longer in the store: draw out of the others
-                    return self._draw(batch_size, length, seed, shares)
+                    return self._draw(batch_size, length, seed)
 
-    def _draw(self, batch_size: int, length: int, seed: tuple[int, ...], shares: Shares) -> dict[str, np.ndarray]:
+    def _draw(self, batch_size: int, length: int, seed: tuple[int, ...]) -> dict[str, np.ndarray]:
         self._check_enough(length)
         indices = np.fromiter(self._rows.keys(), np.int64)
         rows = np.fromiter(self._rows.values(), np.int64)
         random = np.random.default_rng(np.random.SeedSequence(seed))
-        drawn, starts = choose(rows, batch_size, length, random, shares, self._all_drops)
+        last = np.maximum(rows - length, 0)  # first row of an episode's last sequence
+        drawn = random.integers(0, len(rows), size=batch_size)
+        starts = random.integers(0, last[drawn] + 1)
         return self._gather(indices[drawn], starts, length)
-
-    def _all_drops(self) -> list[Drops]:
-        return [self._drops_of(index) for index in list(self._rows)]
-
-    def _drops_of(self, index: int) -> Drops:
-        if index not in self._drops:
-            episode = self.load(index)
-            weights = drop_weights(episode["reward"], bool(episode["is_terminal"][-1]))
-            total = float(weights.sum())
-            self._drops[index] = Drops(total, weights / total if total else weights)
-        return self._drops[index]
 
     def _check_enough(self, length: int) -> None:
         if not self._rows:

@@ -12,13 +12,12 @@ from typing import IO, Any
 
 import gymnasium
 
-from bayes_planet.config import Config, presets, stages
+from bayes_planet.config import Config, changes, presets
 from bayes_planet.envs.rendering import find_backend, resolve_quality
 from bayes_planet.files import streams
 from bayes_planet.files.json_files import MOST_LINES_BYTES, JsonFileError, read_json
 from bayes_planet.files.plain import open_own, open_plain, read_plain
 from bayes_planet.files.writing import remove_leftovers, write_atomically
-from bayes_planet.replay.episode import episode_files
 from bayes_planet.replay.files import recover_folder
 from bayes_planet.report.reading.starts import read_entries
 from bayes_planet.runs import spaces
@@ -102,8 +101,8 @@ class RunDirectory:
         becomes what it stands for, once and for all: on another machine the model would see other pictures.
 
         Args:
-          config: of the run. What is written and returned is that of the stage (`train.stages`) that it has reached.
-          change: a run that is there may go on with other settings out of `stages.ADJUSTABLE`.
+          config: of the run.
+          change: a run that is there may go on with other settings out of `changes.ADJUSTABLE`.
           write: false leaves a run that is there as it is until `save_spaces`: this start may yet be refused.
 
         Raises:
@@ -123,17 +122,16 @@ class RunDirectory:
         try:
             config = self._as_drawn(config)
             self._sweep()
-            now = stages.at(config, self.count_episodes())
             changed = None
             if self.holds_run() or self._belongs_to(config, change):
                 changed = self._check(config, change)
-            self._unwritten = now, changed
+            self._unwritten = config, changed
             if write or not self.holds_run():
                 self._write()
         except BaseException:
             self.unlock()
             raise
-        return now
+        return config
 
     def _write(self) -> None:
         """Writes configuration, versions and changes as `prepare` has found them. Once."""
@@ -155,24 +153,6 @@ class RunDirectory:
             remove_leftovers(folder)
         for half in self.checkpoints.glob(".tmp-*"):  # written, or removed: see `Checkpoints`
             shutil.rmtree(half, ignore_errors=True)
-
-    def begin_stage(self, config: Config) -> Config:
-        """Goes on with the stage that the run's episodes have reached, noted as `prepare` notes a change.
-
-        Args:
-          config: what `prepare` returned.
-
-        Returns:
-          The configuration from here on.
-        """
-        now = stages.at(config, self.count_episodes())
-        self._announce(self._check(config, change=False))
-        presets.save(now, self.config_file)
-        return now
-
-    def count_episodes(self) -> int:
-        """The episodes on disk, by the names of their files."""
-        return len(episode_files(self.episodes))
 
     def holds_run(self) -> bool:
         """Whether config.yaml says what must be kept: no other configuration may take the folder.
@@ -361,18 +341,15 @@ class RunDirectory:
     def _check(self, config: Config, change: bool) -> dict[str, tuple[Any, Any]]:
         """What changes in how the run learns, by setting: (old, new). Raises where it may not."""
         there = self.read_config()
-        changed = self._changed(there, stages.at(config, self.count_episodes()))
-        # What lies here may be of another stage: the run was stopped after the episode that ended it, or lost some.
-        if any(not self._changed(there, each) for _, each in stages.configurations(config)):
-            return changed
-        adjustable = all(stages.adjustable(key, *values) for key, values in changed.items())
+        changed = self._changed(there, config)
+        adjustable = all(changes.adjustable(key, *values) for key, values in changed.items())
         if changed and not (change and adjustable):
             lines = "\n".join(f"  {key}: {old!r} there, {new!r} now" for key, (old, new) in changed.items())
             accepted = "Give the same --config and overrides to go on with it, or another --logdir."
             if adjustable:
                 accepted += " With --change the run goes on with what is given now."
             elif change:
-                accepted += f" --change is for {stages.adjustable_settings()}."
+                accepted += f" --change is for {changes.adjustable_settings()}."
             raise RunDirectoryError(f"{self.path} holds a run of another configuration:\n{lines}\n{accepted}")
         return changed
 
@@ -381,5 +358,5 @@ class RunDirectory:
         return {
             key: values
             for key, values in presets.differences(old, new).items()
-            if not (stages.changes_freely(key) or (key == "env.render_quality" and "auto" in values))
+            if not (changes.changes_freely(key) or (key == "env.render_quality" and "auto" in values))
         }

@@ -2,7 +2,7 @@
 
 import dataclasses
 import enum
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from bayes_planet.config import Config
@@ -114,19 +114,3 @@ def _evaluation_due(config: Config, counters: Counters) -> bool:
         return False
     done = max(0, counters.evaluated_at - train.seed_episodes) // every
     return (counters.episodes - train.seed_episodes) // every > done
-
-
-def stage_by_stage(
-    config: Config, begin_stage: Callable[[Config], Config], work: Callable[[Config, Config | None], bool]
-) -> None:
-    """Works through a run whose settings change on its way (`train.stages`), each stage with parts of its own.
-
-    Args:
-      config: of the stage that the run is in.
-      begin_stage: from one stage's configuration to the next one's.
-      work: is given the stage's configuration and that of the stage before, None at the start; true where the stage is
-        over and the run goes on.
-    """
-    before = None
-    while work(config, before):
-        before, config = config, begin_stage(config)

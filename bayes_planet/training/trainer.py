@@ -13,7 +13,6 @@ from bayes_planet.collecting.collector import Collected
 from bayes_planet.collecting.faults import COUNTED, counted
 from bayes_planet.collecting.rollout import Episode
 from bayes_planet.config import Config
-from bayes_planet.config.stages import next_stage
 from bayes_planet.envs import Workers
 from bayes_planet.evaluation.score import Score, environments_for
 from bayes_planet.evaluation.scoring import timed_score
@@ -78,7 +77,6 @@ class Trainer:
         self._evaluated_at, self._extra_updates = -1, 0
         self._skipped_in_a_row, self._frozen_at = 0, -1
         self._saver = Saver(self.checkpoints, events.note, events.saved)
-        self._stage_end = next_stage(config, self.replay.episodes) or math.inf
 
     @property
     def counters(self) -> Counters:
@@ -90,11 +88,6 @@ class Trainer:
     def env_steps(self) -> int:
         """Simulator steps in the replay: agent steps times action repeat."""
         return (self.replay.rows - self.replay.episodes) * self.config.env.action_repeat
-
-    @property
-    def stage_over(self) -> bool:
-        """Whether the next of `train.stages` begins: it has settings, and so a trainer, of its own."""
-        return self.replay.episodes >= self._stage_end
 
     def restore(self) -> bool:
         """Loads the newest usable checkpoint; false where there is none. The run's folder notes who goes on with it."""
@@ -121,7 +114,7 @@ class Trainer:
         return saved is not None
 
     def run(self, enough: Callable[[], bool] = lambda: False) -> Counters:
-        """Works until the schedule is done, or `stage_over`.
+        """Works until the schedule is done.
 
         Args:
           enough: asked between tasks; true ends the run before the next updates or episode. An evaluation that is
@@ -134,7 +127,7 @@ class Trainer:
         """
         work = {Task.COLLECT: self._collect, Task.UPDATE: self._train, Task.EVALUATE: self._evaluate}
         try:
-            while not self.stage_over and (task := next_task(self.config, self.counters)) is not Task.DONE:
+            while (task := next_task(self.config, self.counters)) is not Task.DONE:
                 if task is not Task.EVALUATE and enough():
                     break
                 work[task]()

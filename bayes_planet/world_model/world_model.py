@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from bayes_planet import bayesian_layers
 from bayes_planet.config import Config
+from bayes_planet.config.constants import VECTOR_LAYERS
 from bayes_planet.world_model.loss_scales import InformationRate, LearntScales
 from bayes_planet.world_model.losses import (
     continuation_nll,
@@ -89,9 +90,9 @@ class WorldModel(tf.Module):
             self._decoders["image"] = ImageDecoder(model.convolution_depth, model.activation, policy)
         if "state" in self.observation_shapes:
             size = self.observation_shapes["state"][0]
-            self._encoders["state"] = VectorEncoder(model.vector_layers, model.belief_units, model.activation, policy)
+            self._encoders["state"] = VectorEncoder(VECTOR_LAYERS, model.belief_units, model.activation, policy)
             self._decoders["state"] = DenseHead(
-                model.vector_layers, model.belief_units, size, model.activation, policy, "vector_decoder"
+                VECTOR_LAYERS, model.belief_units, size, model.activation, policy, "vector_decoder"
             )
             self.normaliser = StateNormaliser(size)
         embedding_size = sum(encoder.embedding_size for encoder in self._encoders.values())

@@ -45,7 +45,7 @@ def test_what_a_setting_accepts():
 
 def test_every_number_and_choice_says_what_it_accepts():
     """A new setting without a check must be added here, or, better, get one."""
-    free = {"env.name", "env.camera", "train.stages"}
+    free = {"env.name", "env.camera"}
     assert {key for key, row in ROWS.items() if row.accepted == "any"} == free
 
 
@@ -61,7 +61,7 @@ def test_what_an_error_says_is_what_the_page_says():
                 given, _, accepted = str(error).partition(". Accepted: ")
                 if given.startswith(f"{key} is ") and accepted.startswith(row.accepted):
                     refused += 1
-    assert refused >= 60
+    assert refused >= 56
 
 
 def test_every_setting_says_what_a_change_of_it_means():

@@ -187,39 +187,6 @@ def test_killed_and_interrupted_run_equals_an_uninterrupted_one(run, tmp_path):
     assert_same_results(results(logdir), results(uninterrupted))
 
 
-@pytest.mark.slow
-def test_a_run_in_stages_is_the_same_when_it_is_killed_where_one_begins(run, tmp_path):
-    stage = "loss.reward_scale=20.0 train.updates_per_episode=3 train.exploration_noise=0.2"
-    stages = f'train.stages=["3: {stage}"]'
-    result = finished(train_command(tmp_path / "whole", stages))
-    assert result.returncode == 0, result.stderr
-    assert f"From 3 episodes on: {stage}\n" in result.stdout
-    rows = read_metrics(tmp_path / "whole" / "metrics.jsonl")
-    noise = [row.get("train/exploration_noise") for row in rows if "train/return" in row]
-    assert noise == [None, None, 0.3, 0.2]
-    assert [row["updates"] for row in rows if "train/return" in row] == [0, 0, 2, 5]
-
-    logdir = tmp_path / "killed"
-    process = subprocess.Popen(train_command(logdir, stages), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    wait_for(lambda: len(list((logdir / "episodes").glob("episode-*.npz"))) >= 3, process)
-    process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=60)
-    result = finished(train_command(logdir, stages))
-    assert result.returncode == 0, result.stderr
-    assert_same_results(results(logdir), results(tmp_path / "whole"))
-    plain = results(run[0])
-    assert {index: plain["returns"][index] for index in range(3)} == pytest.approx(
-        {index: results(logdir)["returns"][index] for index in range(3)}, rel=1e-6
-    )
-    assert results(logdir)["returns"][3] != pytest.approx(plain["returns"][3], rel=1e-3)
-
-
-def test_stages_that_cannot_be_are_refused_before_anything_begins(tmp_path):
-    result = finished(train_command(tmp_path / "run", 'train.stages=["3: model.belief_units=9"]'))
-    assert result.returncode != 0 and "model.belief_units cannot change on the way of a run" in result.stderr
-    assert "Traceback" not in result.stderr
-
-
 @pytest.mark.skipif(not hasattr(os, "getpgid"), reason="needs process groups")
 def test_no_process_is_left_behind(run):
     logdir, _ = run

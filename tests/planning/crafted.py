@@ -22,7 +22,6 @@ def crafted_model(**changes) -> BehaviourModel:
         model={
             "belief_units": 2,
             "stochastic_units": 1,
-            "vector_layers": 1,
             "reward_layers": 0,
             **changes.pop("model", {}),
         },
@@ -44,7 +43,9 @@ def crafted_model(**changes) -> BehaviourModel:
     fill(rssm.prior_mean, [[1.05], [-1.05]], [0.0])
     fill(rssm.prior_stddev, tf.zeros([2, 1]), [-30.0])
     # The posterior copies the observation: embedding = relu(s), relu(-s).
-    fill(model.encoders["state"].layers[0], [[1.0, -1.0]], [0.0, 0.0])
+    first, second = model.encoders["state"].layers
+    fill(first, [[1.0, -1.0]], [0.0, 0.0])
+    fill(second, tf.eye(2), [0.0, 0.0])
     fill(rssm.posterior_hidden, [[0.0, 0.0], [0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], [0.0, 0.0])
     fill(rssm.posterior_mean, [[1.0], [-1.0]], [0.0])
     fill(rssm.posterior_stddev, tf.zeros([2, 1]), [-30.0])

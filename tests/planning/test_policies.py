@@ -108,7 +108,9 @@ def test_acting_with_it_adds_the_exploration_noise_and_clips():
     actor = Actor(Planner(model, model.config.planner))
     observation = {"state": tf.constant([[1.0], [-1.0]])}
     state, first = actor.initial_state(2), tf.constant([True, True])
-    noise = tf.constant([[-0.5], [-0.5]])
-    action, after = actor.act(observation, state, first, seed(1), noise=1.0, unit_noise=noise)
-    np.testing.assert_allclose(action, [[0.5], [-1.0]], atol=1e-5)
+    action, after = actor.act(observation, state, first, seed(7), noise=0.5)
+    noise = tf.random.stateless_normal([2, 1], tf.random.experimental.stateless_fold_in(seed(7), 2))
+    expected = np.clip([[1.0], [-1.0]] + 0.5 * noise, -1.0, 1.0)
+    np.testing.assert_allclose(action, expected, atol=1e-5)
+    assert np.sum(np.abs(expected) == 1.0) == 1  # the other is moved off its bound
     np.testing.assert_array_equal(after.action, action)

@@ -38,16 +38,16 @@ def test_seeds_and_lengths_are_repetitions_methods_and_tasks_are_not(tmp_path):
     }
 
 
-def test_what_the_replay_shows_makes_a_method(tmp_path):
-    """Half of each batch of falls is another method; how much of the replay is kept in memory is not."""
+def test_what_an_update_sees_makes_a_method(tmp_path):
+    """A smaller batch is another method; how much of the replay is kept in memory is not."""
     folders = [
         make_run(tmp_path / "a", seed=0, overrides=("replay.ram_gigabytes=1", "env.workers=2")),
         make_run(tmp_path / "b", seed=1),
-        make_run(tmp_path / "c", seed=1, overrides=("replay.drop_fraction=0.5",)),
+        make_run(tmp_path / "c", seed=1, overrides=("train.batch_size=7",)),
     ]
     assert groups(folders) == {
-        (CHEETAH, "bayes_planet, replay.drop_fraction=0.0"): ["a", "b"],
-        (CHEETAH, "bayes_planet, replay.drop_fraction=0.5"): ["c"],
+        (CHEETAH, "bayes_planet, train.batch_size=12"): ["a", "b"],
+        (CHEETAH, "bayes_planet, train.batch_size=7"): ["c"],
     }
 
 

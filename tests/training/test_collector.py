@@ -191,11 +191,10 @@ def test_seed_episodes_have_rounds_of_their_own(four, parts, taken, expected):
     collector.close()
 
 
-@pytest.mark.parametrize("exponent", [0, 1])
-def test_each_episode_of_a_round_has_its_own_noise(four, parts, exponent):
+def test_each_episode_of_a_round_has_its_own_noise(four, parts):
     """Annealed to nothing at episode 4: of the round 3, 4 the second is what it is without any noise."""
     annealed = ("train.exploration_noise=0.4", "train.exploration_anneal_episodes=4", "train.exploration_noise_final=0")
-    anneal = (PLANNED, *annealed, f"train.exploration_noise_exponent={exponent}", "train.episodes=5")
+    anneal = (PLANNED, *annealed, "train.episodes=5")
     none = (PLANNED, "train.exploration_noise=0", "train.episodes=5")
     (noisy, still), (plain, other) = (
         collector_of(four, parts, *overrides).collect([3, 4, 5, 6], lambda: None).episodes[:2]

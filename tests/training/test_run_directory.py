@@ -121,7 +121,6 @@ def test_what_does_not_change_the_learned_may_change(run):
         {"model": {"belief_units": 9}},
         {"loss": {"free_nats": 1.0}},
         {"env": {"action_repeat": 2}},
-        {"replay": {"drop_fraction": 0.5}},
         {"train": {"average_decay": 0.9}},
     ],
 )
@@ -138,7 +137,7 @@ def test_change_goes_on_with_other_settings_and_keeps_what_changed_when(run):
         seeded(3),
         planner={"horizon": 20},
         train={"exploration_noise": 0.1, "episodes": 9},
-        replay={"drop_fraction": 0.5},
+        loss={"reward_scale": 3.0},
         model={"bayesian": BayesianConfig(kl_scale=0.5)},
     )
     with pytest.raises(RunDirectoryError, match="With --change the run goes on"):
@@ -155,7 +154,7 @@ def test_change_goes_on_with_other_settings_and_keeps_what_changed_when(run):
     assert second["changed"] == {
         "planner.horizon": [12, 20],
         "train.exploration_noise": [0.3, 0.1],
-        "replay.drop_fraction": [0.0, 0.5],
+        "loss.reward_scale": [10.0, 3.0],
         "model.bayesian.kl_scale": [1.0, 0.5],
     }
     # The same command a second time changes nothing.
@@ -485,41 +484,3 @@ def test_without_images_or_a_backend_auto_stays(tmp_path, monkeypatch, backend):
     if not backend.failure:
         config = change(config, env={"observations": "state"})
     assert RunDirectory(tmp_path).prepare(config) == config
-
-
-def test_a_run_is_prepared_with_the_stage_that_its_episodes_have_reached(tmp_path):
-    given = change(seeded(3), train={"stages": ["6: loss.reward_scale=3", "8: loss.reward_scale=5"]})
-    directory = RunDirectory(tmp_path / "run")
-
-    def prepared() -> float:
-        config = directory.prepare(given)
-        directory.unlock()
-        assert presets.read(directory.config_file) == config
-        return config.loss.reward_scale
-
-    def reach(episodes: int) -> None:
-        store = EpisodeStore(directory.episodes, 0)
-        for index in range(store.episodes, episodes):
-            store.add(make_episode(index, 5), index)
-
-    assert directory.prepare(given) == given
-    directory.record_start(0)
-    reach(6)
-    # Within a process; the note about it waits for `record_start`.
-    second = directory.begin_stage(given)
-    assert second.loss.reward_scale == 3.0 and presets.read(directory.config_file) == second
-    directory.record_start(6)
-    assert directory.read_starts()[-1]["changed"] == {"loss.reward_scale": [given.loss.reward_scale, 3.0]}
-    assert directory.begin_stage(second) == second
-    directory.unlock()
-
-    assert prepared() == 3.0  # the same command: config.yaml says another scale than it, and that is no difference
-    reach(9)
-    assert prepared() == 5.0  # it was killed after the episode that ended the stage, and one more
-    directory.prepare(second)  # from Python, with what `prepare` returned before
-    directory.record_start(9)
-    directory.unlock()
-    assert directory.read_starts()[-1]["changed"] == {"loss.reward_scale": [3.0, 5.0]}
-    for index in (5, 6, 7, 8):
-        next(directory.episodes.glob(f"episode-{index:06d}-*")).unlink()
-    assert prepared() == given.loss.reward_scale  # episodes were lost: back in the first stage

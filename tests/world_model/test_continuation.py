@@ -38,7 +38,7 @@ def test_its_loss_is_the_mean_negative_log_likelihood_of_the_valid_rows():
 
 def test_it_learns_when_episodes_end():
     """Far on one side the task ends the episode, far on the other it does not."""
-    model = tiny_model(tiny_config(model=CONTINUES))
+    model = tiny_model(tiny_config(model={**CONTINUES, "belief_units": 16}))
     batch = tiny_batch(sequences=16, steps=2)
     batch["state"][:8] += 4.0
     batch["state"][8:] -= 4.0

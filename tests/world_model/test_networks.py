@@ -79,7 +79,7 @@ def test_outputs_are_float32_and_so_are_parameters(policy):
 def test_wrong_sizes_are_named():
     with pytest.raises(ValueError, match=r"64, 64, 3"):
         ImageEncoder(1)(tf.zeros([1, 32, 32, 3]))
-    with pytest.raises(ValueError, match="vector_layers is 0"):
+    with pytest.raises(ValueError, match="layers is 0"):
         VectorEncoder(layers=0)
 
 

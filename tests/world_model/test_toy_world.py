@@ -43,7 +43,7 @@ def test_the_rssm_learns_to_predict_it():
     """500 updates, then 10 steps predicted from 5, under the posterior mean of a variational transition.
 
     On 200 sequences, repeating the last observation errs by 18.7, knowing the exact dynamics but not the actions by
-    1.11, knowing both by 0.07. The model erred by 0.35 to 0.50 over five seeds, with and without variational layers
+    1.11, knowing both by 0.07. The model erred by 0.33 to 0.47 over three seeds, with and without variational layers
     (its prediction is a sample, so its own noise is in it). The threshold, 0.65 of the second figure = 0.72, is out
     of reach for a model that ignores the actions or reads them in the wrong row.
     """
@@ -68,4 +68,4 @@ def test_the_rssm_learns_to_predict_it():
     for key in ("state", "reward"):
         assert result.error(key)[5:].mean() < 0.65 * without_actions
     # What it has seen, it reconstructs to within the observation noise and what its stochastic state adds.
-    assert result.error("state")[1:5].mean() < 0.1
+    assert result.error("state")[1:5].mean() < 0.15

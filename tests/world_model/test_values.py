@@ -147,7 +147,7 @@ def test_nothing_else_learns_from_it(ahead):
 
 def test_it_learns_the_returns_of_two_kinds_of_sequences():
     """After states on one side every reward is 1, on the other -0.5: 1 / (1 - 0.9) = 10, and -5."""
-    model = tiny_model(tiny_config(model=VALUE, loss={"value_discount": 0.9}))
+    model = tiny_model(tiny_config(model={**VALUE, "belief_units": 8}, loss={"value_discount": 0.9}))
     batch = tiny_batch(sequences=16, steps=6)
     batch["state"][:8] += 4.0
     batch["state"][8:] -= 4.0

@@ -22,7 +22,6 @@ _SIZES = {
         "belief_units": 5,
         "stochastic_units": 3,
         "convolution_depth": 1,
-        "vector_layers": 1,
         "reward_layers": 1,
         "reward_units": 6,
     },

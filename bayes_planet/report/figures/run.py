@@ -254,9 +254,7 @@ def _policy(run: Run) -> list[Part]:
     titles = {
         "policy/reward": "reward in imagination  [an agent step]",
         "policy/stddev": "stddev of its actions",
-        "policy/uncertainty": "stddev of its return over draws  [reward an agent step]",
     }
-    titles = {key: title for key, title in titles.items() if run.last(key) is not None}
     panels = [
         (title, functools.partial(plot, run=run, key=key, index=index))
         for index, (key, title) in enumerate(titles.items(), 2)
@@ -267,8 +265,6 @@ def _policy(run: Run) -> list[Part]:
         "does in an agent step, it has found what the model is wrong about."
     )
     summary = f"Reward of the policy an agent step in imagination: {change(run, 'policy/reward')}."
-    if "policy/uncertainty" in titles:
-        summary += f" Its stddev over draws of the weights went {change(run, 'policy/uncertainty')}."
     return [stack(panels, caption, summary)]
 
 

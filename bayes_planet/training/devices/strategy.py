@@ -5,7 +5,7 @@ import os
 
 import tensorflow as tf
 
-from bayes_planet.config import Config, stages
+from bayes_planet.config import Config
 from bayes_planet.runs.starts import cores
 from bayes_planet.training.devices.cluster import this_process
 
@@ -88,13 +88,12 @@ def make_strategy(strategy: str = "one_device", device: str = "auto") -> tf.dist
 
 
 def check_batches(config: Config, strategy: tf.distribute.Strategy) -> None:
-    """Raises DeviceError where the batches of one of the run's stages cannot be shared out among the replicas."""
+    """Raises DeviceError where the run's batches cannot be shared out among the replicas."""
     replicas = strategy.num_replicas_in_sync
-    for _, stage in stages.configurations(config):
-        if stage.train.batch_size % replicas:
-            raise DeviceError(
-                f"train.batch_size is {stage.train.batch_size}. Accepted: a multiple of the {replicas} replicas."
-            )
+    if config.train.batch_size % replicas:
+        raise DeviceError(
+            f"train.batch_size is {config.train.batch_size}. Accepted: a multiple of the {replicas} replicas."
+        )
 
 
 def uses_xla(setting: str) -> bool:

@@ -72,7 +72,7 @@ class VectorEncoder(tf.Module):
     ):
         super().__init__(name)
         if layers < 1:
-            raise ValueError(f"model.vector_layers is {layers}. Accepted: 1 or more for state observations.")
+            raise ValueError(f"layers is {layers}. Accepted: 1 or more for state observations.")
         self.embedding_size = units
         self._layers = [
             tf.keras.layers.Dense(units, activations.dense(activation), dtype=policy, name=f"dense_{i}")

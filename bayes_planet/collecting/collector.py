@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import numpy as np
@@ -28,11 +28,12 @@ class AbandonedError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Collected:
-    """Episodes side by side, their places in the replay, and how fast they came."""
+    """Episodes side by side, their places in the replay, how fast they came, and the stddev of each one's noise."""
 
     indices: list[int]
     episodes: list[Episode]
     speed: dict[str, float]
+    noise: list[float]
 
 
 class Collector:
@@ -44,6 +45,7 @@ class Collector:
       actor: decides after the seed episodes.
       action_size: A.
       note: told of environments that had to be started again, and of images that show nothing.
+      returns: of the episodes so far, by index, on which `train.exploration_noise_early` depends.
     """
 
     def __init__(
@@ -53,8 +55,10 @@ class Collector:
         actor: Actor,
         action_size: int,
         note: Callable[[str], None] = lambda text: None,
+        returns: Callable[[], Mapping[int, float]] = dict,
     ):
         self._config = config
+        self._returns = returns
         self._environments = environments
         self._actor = actor
         self._action_size = action_size
@@ -103,7 +107,7 @@ class Collector:
     def start(self, indices: list[int]) -> None:
         """Begins to collect in a thread; `collect` of the same indices waits for it."""
         check = self._raise_if_abandoned
-        self._pending = indices, self._threads.submit(self._run, indices, check, check)
+        self._pending = indices, self._threads.submit(self._run, indices, self._noise(indices), check, check)
 
     def collect(
         self, indices: list[int], before_step: Callable[[], None], while_waiting: Callable[[], None] = lambda: None
@@ -121,7 +125,7 @@ class Collector:
             collected = future.result()
         else:
             self.abandon()
-            collected = self._run(indices, before_step, while_waiting)
+            collected = self._run(indices, self._noise(indices), before_step, while_waiting)
         look(self._environments, collected.episodes, self._note)
         return collected
 
@@ -146,12 +150,22 @@ class Collector:
         if self._abandoned.is_set():
             raise AbandonedError
 
-    def _run(self, indices: list[int], before_step: Callable[[], None], while_waiting: Callable[[], None]) -> Collected:
+    def _noise(self, indices: Sequence[int]) -> dict[int, float]:
+        """The stddev of the noise of each of these episodes."""
+        return {index: noise_of_episode(self._config.train, index, self._returns) for index in indices}
+
+    def _run(
+        self,
+        indices: list[int],
+        noise: dict[int, float],
+        before_step: Callable[[], None],
+        while_waiting: Callable[[], None],
+    ) -> Collected:
         start = time.perf_counter()
         groups = [list(group) for group in np.array_split(indices, min(self.groups, len(indices)))]
         places = np.cumsum([0, *map(len, groups)]).tolist()
         works = [
-            functools.partial(self._run_group, Group(self._environments, place, len(group)), group)
+            functools.partial(self._run_group, Group(self._environments, place, len(group)), group, noise)
             for place, group in zip(places, groups, strict=False)
         ]
         results = side_by_side(works, before_step, while_waiting)
@@ -162,29 +176,33 @@ class Collector:
         known = [value for value in milliseconds if value is not None]
         if known:
             speed["speed/milliseconds_per_plan"] = sum(known) / len(known)
-        return Collected(indices, episodes, speed)
+        return Collected(indices, episodes, speed, list(noise.values()))
 
     def _run_group(
-        self, environments: Group, indices: Sequence[int], before_step: Callable[[], None]
+        self,
+        environments: Group,
+        indices: Sequence[int],
+        noise: Mapping[int, float],
+        before_step: Callable[[], None],
     ) -> tuple[list[Episode], RandomPolicy | ActorPolicy]:
         """The episodes of a group and the policy of its last try. They depend on their own group alone."""
         seeds = [environment_seed(self._config.seed, Stream.TRAIN_ENVIRONMENT, int(index)) for index in indices]
         policies: list[RandomPolicy | ActorPolicy] = []
 
         def policy() -> RandomPolicy | ActorPolicy:
-            policies.append(self._policy([int(index) for index in indices], before_step))
+            policies.append(self._policy(indices, noise, before_step))
             return policies[-1]
 
         return self._rollouts(environments, policy, seeds), policies[-1]
 
-    def _policy(self, indices: Sequence[int], before_step: Callable[[], None]) -> RandomPolicy | ActorPolicy:
-        config, first = self._config, indices[0]
+    def _policy(
+        self, indices: Sequence[int], noise: Mapping[int, float], before_step: Callable[[], None]
+    ) -> RandomPolicy | ActorPolicy:
+        config, first = self._config, int(indices[0])
         if first < config.train.seed_episodes:
             return RandomPolicy(self._action_size, config.seed, first, before_step=before_step)
-        return ActorPolicy(
-            self._actor, config.seed, Stream.TRAIN_ACTOR, first,
-            noise=[noise_of_episode(config.train, index) for index in indices], before_step=before_step,
-        )  # fmt: skip
+        stddevs = [noise[index] for index in indices]
+        return ActorPolicy(self._actor, config.seed, Stream.TRAIN_ACTOR, first, noise=stddevs, before_step=before_step)
 
     def surviving_faults(self, environments: Environments, work: Callable[[], Result]) -> Result | None:
         """Does `work` in other environments, again from its start where one failed; None: see `again` of `faults`."""

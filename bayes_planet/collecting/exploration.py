@@ -1,12 +1,15 @@
 """How an agent explores: random actions at first, then noise on its own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from bayes_planet.collecting.rollout import Observation
 from bayes_planet.config import TrainConfig
 from bayes_planet.runs.seeds import Stream, seed_words
+
+JUDGED_EPISODES = 3
+"""Of the agent's newest ones, whose mean return says whether it is better than random actions."""
 
 
 class RandomPolicy:
@@ -28,9 +31,33 @@ class RandomPolicy:
         return self._generator.uniform(-1.0, 1.0, (len(is_first), self._action_size)).astype(np.float32)
 
 
-def noise_of_episode(train: TrainConfig, episode: int) -> float:
-    """The stddev of the noise on the actions of training episode 0, 1, ...: annealed linearly, then constant."""
+def noise_of_episode(train: TrainConfig, episode: int, returns: Callable[[], Mapping[int, float]] = dict) -> float:
+    """The stddev of the noise on the actions of training episode 0, 1, ...: annealed linearly, then constant.
+
+    With `train.exploration_noise_early` that in every second episode, until the agent is better than random actions.
+
+    Args:
+      train: settings.
+      episode: its index.
+      returns: gives the returns of the episodes so far by index, asked only where they decide.
+    """
+    if train.exploration_noise_early and _explores_early(train, episode, returns()):
+        return train.exploration_noise_early
     if not train.exploration_anneal_episodes:
         return train.exploration_noise
     done = min(1.0, episode / train.exploration_anneal_episodes)
     return (1.0 - done) * train.exploration_noise + done * train.exploration_noise_final
+
+
+def _explores_early(train: TrainConfig, episode: int, returns: Mapping[int, float]) -> bool:
+    """Odd episodes do, where the last three that did not bring no more on average than the best seed episode."""
+    random = [returns[index] for index in range(train.seed_episodes) if index in returns]
+    if not random:
+        return False
+    own: list[float] = []
+    for index in range(train.seed_episodes, episode + 1):
+        better = len(own) >= JUDGED_EPISODES and np.mean(own[-JUDGED_EPISODES:]) > max(random)
+        early = index % 2 == 1 and not better
+        if not early and index in returns:
+            own.append(returns[index])
+    return early

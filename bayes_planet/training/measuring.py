@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from bayes_planet.collecting.collector import Collector
-from bayes_planet.collecting.exploration import noise_of_episode
 from bayes_planet.collecting.rollout import Episode
 from bayes_planet.config import Config, TrainConfig
 from bayes_planet.evaluation.live import Live, open_loop_monitor
@@ -19,16 +18,23 @@ from bayes_planet.world_model.interface import PredictiveWorldModel, missing
 
 
 def episode_values(
-    train: TrainConfig, replay: EpisodeStore, collector: Collector, index: int, episode: Episode, later: tuple[int, int]
+    train: TrainConfig,
+    replay: EpisodeStore,
+    collector: Collector,
+    index: int,
+    episode: Episode,
+    noise: float,
+    later: tuple[int, int],
 ) -> dict[str, Any]:
-    """Of training episode `index`; `later` are the episodes and rows that have come to the replay since."""
+    """Of training episode `index`, collected with noise of that stddev; `later` are the episodes and rows that have
+    come to the replay since."""
     random = index < train.seed_episodes
     return {
         "train/episode": index,
         "train/return": episode_return(episode),
         "train/episode_steps": len(episode["reward"]) - 1,
         "train/random_actions": int(random),
-        **({} if random else {"train/exploration_noise": noise_of_episode(train, index)}),
+        **({} if random else {"train/exploration_noise": noise}),
         "replay/episodes": replay.episodes - later[0],
         "replay/rows": replay.rows - later[1],
         "replay/corrupt_files": replay.corrupt,

@@ -68,7 +68,7 @@ class Trainer:
         self.environments = environments
         self._factory = factory
         self.replay = EpisodeStore(directory.episodes, config.replay.ram_gigabytes * 1e9)
-        progress = (lambda: self.counters), (lambda: self.replay.indices)
+        progress = (lambda: self.counters), (lambda: self.replay.indices), self.replay.returns
         self.collector = collector_for(config, environments, agent, factory, events.note, *progress)
         self._should_stop = should_stop
         self._events = events
@@ -185,10 +185,11 @@ class Trainer:
     def _store(self, collected: Collected) -> None:
         self.replay.add_round(dict(zip(collected.indices, collected.episodes, strict=True)))
         rows = []
-        for place, (index, episode) in enumerate(zip(collected.indices, collected.episodes, strict=True), 1):
+        stored = zip(collected.indices, collected.episodes, collected.noise, strict=True)
+        for place, (index, episode, noise) in enumerate(stored, 1):
             following = collected.episodes[place:]
             later = len(following), sum(len(each["reward"]) for each in following)
-            rows.append(self._record(self._episode_values(index, episode, later) | collected.speed, later))
+            rows.append(self._record(self._episode_values(index, episode, noise, later) | collected.speed, later))
         # Not before all of the round are stored: whoever watches may take minutes, or raise.
         for episode, row in zip(collected.episodes, rows, strict=True):
             self._tell(self._events.row, row)
@@ -217,8 +218,8 @@ class Trainer:
 
         return before_step
 
-    def _episode_values(self, index: int, episode: Episode, later: tuple[int, int]) -> dict[str, Any]:
-        return episode_values(self.config.train, self.replay, self.collector, index, episode, later)
+    def _episode_values(self, index: int, episode: Episode, noise: float, later: tuple[int, int]) -> dict[str, Any]:
+        return episode_values(self.config.train, self.replay, self.collector, index, episode, noise, later)
 
     def _record(self, values: dict[str, Any], later: tuple[int, int] = (0, 0)) -> dict:
         """Writes a row, as of before the last (episodes, rows) came."""

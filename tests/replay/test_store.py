@@ -364,6 +364,16 @@ def test_episodes_that_the_task_ended_early_are_filled_up(tmp_path):
         store.sample(20, 6, (3,))
 
 
+def test_returns_are_the_sums_of_rewards_of_what_can_be_read(tmp_path):
+    store = filled(tmp_path, [5, 7, 4])
+    data = bytearray(store.path(1).read_bytes())
+    data[len(data) // 3] ^= 255
+    store.path(1).write_bytes(bytes(data))
+    with pytest.warns(RuntimeWarning, match="aside"):
+        found = EpisodeStore(tmp_path, 0).returns()
+    assert found == {index: float(np.sum(store.load(index)["reward"][1:])) for index in (0, 2)}
+
+
 def test_the_longest_episode_may_be_corrupt(tmp_path):
     store = EpisodeStore(tmp_path, 0)
     store.add(make_episode(0, 3, terminal=True), 0)

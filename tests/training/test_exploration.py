@@ -19,6 +19,48 @@ def test_its_stddev_is_annealed_linearly():
     assert {noise_of_episode(TrainConfig(exploration_noise=0.5), episode) for episode in (0, 1, 900)} == {0.5}
 
 
+EARLY = TrainConfig(exploration_noise=0.3, exploration_noise_early=1.0, seed_episodes=3, episodes=20)
+
+
+def test_every_second_episode_explores_until_the_agent_is_better_than_random_actions():
+    """Episode by episode. The best seed episode has 5; the agent's own episodes 4, 6, 8 are 6 on average, then less."""
+    returns = {0: 1.0, 1: 5.0, 2: 0.0, 3: 90.0, 4: 2.0, 5: 90.0, 6: 3.0, 7: 90.0, 8: 13.0, 9: 4.0, 10: 0.0, 11: 0.0}
+    found = {
+        episode: noise_of_episode(EARLY, episode, lambda episode=episode: dict(list(returns.items())[:episode]))
+        for episode in range(3, 14)
+    }
+    loud = {episode for episode, noise in found.items() if noise == 1.0}
+    # After 8 the mean of 2, 3, 13 is 6; of 3, 13, 4 it is 6.7; of 13, 4, 0 it is 5.7; of 4, 0, 0 it is less than 5.
+    assert loud == {3, 5, 7, 13} and set(found.values()) == {0.3, 1.0}
+
+
+def test_without_it_returns_are_not_asked_for():
+    def refuse():
+        raise AssertionError
+
+    assert noise_of_episode(TrainConfig(), 7, refuse) == 0.3
+    assert noise_of_episode(EARLY, 3, dict) == 0.3  # no seed episode is known, so there is nothing to be better than
+
+
+def test_the_collector_explores_by_the_returns_that_it_is_told():
+    config = presets.load(["bayes_planet", "debug"], ["env.observations=state", "env.name=Walk", "env.action_repeat=1"])
+    early = ("train.exploration_noise=0", "train.exploration_noise_early=1e6", "train.seed_episodes=1")
+    with Workers(config.env, 1, factory=Walk) as workers:
+        loud, noise = collected(workers, {0: 1.0, 2: 0.0, 4: 0.0, 6: 0.0}, 7, *early)
+        assert noise == [1e6] and set(np.unique(loud)) == {-1.0, 1.0}
+        calm, noise = collected(workers, {0: -1.0, 2: 0.0, 4: 0.0, 6: 0.0}, 7, *early)
+        assert noise == [0.0] and np.abs(calm).max() < 1.0
+
+
+def collected(workers, returns, index, *overrides):
+    """The actions of an episode after others of these returns, and its noise."""
+    task = ("env.observations=state", "env.name=Walk", "env.action_repeat=1", "train.episodes=9", *overrides)
+    config = presets.load(["bayes_planet", "debug"], task)
+    parts = build(config, workers.observation_space, workers.action_space)
+    found = Collector(config, workers, parts.actor, 1, returns=lambda: returns).collect([index], lambda: None)
+    return found.episodes[0]["action"][1:], found.noise
+
+
 def actions(workers, *overrides):
     task = (
         "env.observations=state",

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import numpy as np
 
-from bayes_planet.collecting.exploration import RandomPolicy, noise_of_episode
+from bayes_planet.collecting.exploration import RandomPolicy, noise_of_round
 from bayes_planet.collecting.faults import FaultTolerantRollouts, Result
 from bayes_planet.collecting.frames import look
 from bayes_planet.collecting.groups import Group, side_by_side
@@ -107,7 +107,12 @@ class Collector:
     def start(self, indices: list[int]) -> None:
         """Begins to collect in a thread; `collect` of the same indices waits for it."""
         check = self._raise_if_abandoned
-        self._pending = indices, self._threads.submit(self._run, indices, self._noise(indices), check, check)
+        self._pending = (
+            indices,
+            self._threads.submit(
+                self._run, indices, noise_of_round(self._config.train, indices, self._returns), check, check
+            ),
+        )
 
     def collect(
         self, indices: list[int], before_step: Callable[[], None], while_waiting: Callable[[], None] = lambda: None
@@ -125,7 +130,9 @@ class Collector:
             collected = future.result()
         else:
             self.abandon()
-            collected = self._run(indices, self._noise(indices), before_step, while_waiting)
+            collected = self._run(
+                indices, noise_of_round(self._config.train, indices, self._returns), before_step, while_waiting
+            )
         look(self._environments, collected.episodes, self._note)
         return collected
 
@@ -149,10 +156,6 @@ class Collector:
     def _raise_if_abandoned(self) -> None:
         if self._abandoned.is_set():
             raise AbandonedError
-
-    def _noise(self, indices: Sequence[int]) -> dict[int, float]:
-        """The stddev of the noise of each of these episodes."""
-        return {index: noise_of_episode(self._config.train, index, self._returns) for index in indices}
 
     def _run(
         self,

@@ -1,6 +1,6 @@
 """How an agent explores: random actions at first, then noise on its own."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -31,6 +31,17 @@ class RandomPolicy:
         return self._generator.uniform(-1.0, 1.0, (len(is_first), self._action_size)).astype(np.float32)
 
 
+def noise_of_round(
+    train: TrainConfig, indices: Sequence[int], returns: Callable[[], Mapping[int, float]]
+) -> dict[int, float]:
+    """`noise_of_episode` of episodes that are collected side by side, which do not know each other's returns."""
+
+    def before() -> dict[int, float]:
+        return {index: each for index, each in returns().items() if index < min(indices)}
+
+    return {index: noise_of_episode(train, index, before) for index in indices}
+
+
 def noise_of_episode(train: TrainConfig, episode: int, returns: Callable[[], Mapping[int, float]] = dict) -> float:
     """The stddev of the noise on the actions of training episode 0, 1, ...: annealed linearly, then constant.
 
@@ -52,7 +63,7 @@ def noise_of_episode(train: TrainConfig, episode: int, returns: Callable[[], Map
 def _explores_early(train: TrainConfig, episode: int, returns: Mapping[int, float]) -> bool:
     """Odd episodes do, where the last three that did not bring no more on average than the best seed episode."""
     random = [returns[index] for index in range(train.seed_episodes) if index in returns]
-    if not random:
+    if not random or episode < train.seed_episodes:
         return False
     own: list[float] = []
     for index in range(train.seed_episodes, episode + 1):

@@ -10,6 +10,7 @@ from typing import Any
 import gymnasium
 
 from bayes_planet.collecting.collector import Collected
+from bayes_planet.collecting.exploration import noise_of_round
 from bayes_planet.collecting.faults import COUNTED, counted
 from bayes_planet.collecting.rollout import Episode
 from bayes_planet.config import Config
@@ -105,11 +106,12 @@ class Trainer:
         self._saver.updates = self.counters.updates
         self.collector.go_on_counting(*(counted(key, saved, rows) for key in COUNTED))
         logged = {int(row["train/episode"]) for row in rows if "train/episode" in row}
-        for index in self.replay.indices:
-            if index not in logged:
-                with contextlib.suppress(CorruptEpisodeError):  # moved aside; it will be collected again
-                    episode, later = self.replay.load(index), self.replay.after(index)
-                    self._write(self._episode_values(index, episode, later), later)
+        lacking = [index for index in self.replay.indices if index not in logged]  # a round is stored as one
+        noise = noise_of_round(self.config.train, lacking, self.replay.returns)
+        for index in lacking:
+            with contextlib.suppress(CorruptEpisodeError):  # moved aside; it will be collected again
+                episode, later = self.replay.load(index), self.replay.after(index)
+                self._write(self._episode_values(index, episode, noise[index], later), later)
         self.directory.record_start(self.replay.episodes)
         return saved is not None
 

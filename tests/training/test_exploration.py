@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from bayes_planet.collecting.collector import Collector
-from bayes_planet.collecting.exploration import noise_of_episode
+from bayes_planet.collecting.exploration import noise_of_episode, noise_of_round
 from bayes_planet.config import TrainConfig, presets
 from bayes_planet.envs import Workers
 from bayes_planet.runs.seeds import Stream, seed_words
@@ -34,11 +34,18 @@ def test_every_second_episode_explores_until_the_agent_is_better_than_random_act
     assert loud == {3, 5, 7, 13} and set(found.values()) == {0.3, 1.0}
 
 
+def test_episodes_side_by_side_do_not_know_each_others_returns():
+    returns = {0: 1.0, 1: 1.0, 2: 1.0, 4: 0.0, 6: 0.0, 8: 9.0}
+    assert noise_of_round(EARLY, [9, 10, 11], lambda: returns) == {9: 0.3, 10: 0.3, 11: 0.3}
+    assert noise_of_round(EARLY, [8, 9], lambda: returns) == {8: 0.3, 9: 1.0}
+
+
 def test_without_it_returns_are_not_asked_for():
     def refuse():
         raise AssertionError
 
     assert noise_of_episode(TrainConfig(), 7, refuse) == 0.3
+    assert noise_of_episode(EARLY, 1, lambda: {0: 1.0}) == 0.3  # a seed episode
     assert noise_of_episode(EARLY, 3, dict) == 0.3  # no seed episode is known, so there is nothing to be better than
 
 

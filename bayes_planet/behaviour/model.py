@@ -58,8 +58,15 @@ class BehaviourModel(WorldModel):
     def _make_targets(self, head: Callable[[str], DenseHead]) -> None:
         """Value heads that follow those that learn, and the rewards that all values are between."""
 
+        # Each replica computes the same values: written where it is, and read from the first.
+        alone = {
+            "trainable": False,
+            "synchronization": tf.VariableSynchronization.ON_READ,
+            "aggregation": tf.VariableAggregation.ONLY_FIRST_REPLICA,
+        }
+
         def fixed(create: Callable[..., tf.Variable], **options: Any) -> tf.Variable:
-            return create(**{**options, "trainable": False, "aggregation": tf.VariableAggregation.MEAN})
+            return create(**{**options, **alone})
 
         with tf.variable_creator_scope(fixed):
             self._target_heads = [head(f"target_{each}") for each in range(len(self._value_heads))]

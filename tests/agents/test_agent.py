@@ -67,6 +67,27 @@ def test_values_are_learnt_from_trajectories(experience):
     assert value[mask & ~ended].mean() > 0.75
 
 
+def test_values_of_actions_are_learnt_from_trajectories(experience):
+    """They lie between the rewards of the experience, and its batch is learnt."""
+    base = toy.config(value_scale=0.0)
+    acts = {"value": True, "policy": True, "action_value": True, "value_heads": 2}
+    config = dataclasses.replace(
+        base,
+        model=dataclasses.replace(base.model, **acts),
+        train=dataclasses.replace(base.train, sequence_length=LENGTH, behaviour_updates=2, learning_rate=0.01),
+    )
+    agent = make_agent(config)
+    train = common.function(agent.train)
+    losses = [float(train(experience).extra["loss/value"]) for _ in range(60)]
+    batch = model_batch(experience)
+    rewards = batch["reward"][batch["mask"]]
+    model = agent.world_model
+    np.testing.assert_array_equal(model.least_reward, rewards.numpy().min())
+    np.testing.assert_array_equal(model.largest_reward, rewards.numpy().max())
+    constant = 0.5 * np.log(2 * np.pi)
+    assert np.mean(losses[-5:]) - constant < 0.5 * (losses[0] - constant)
+
+
 def test_what_the_uniform_buffer_samples_is_aligned(experience):
     batch = {key: value.numpy() for key, value in model_batch(experience).items()}
     inside = batch["mask"] & (batch["state"][..., 1] > 0)

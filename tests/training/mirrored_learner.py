@@ -13,8 +13,7 @@ from tests.world_model.tiny import DENSE_LAYERS, tiny_batch, tiny_config, tiny_m
 FOLD = tf.random.experimental.stateless_fold_in
 
 
-def check() -> None:
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+def check(strategy: tf.distribute.Strategy) -> None:
     learner_module.CLIP_NORM = 2.0
     config = tiny_config(
         bayesian={"layers": DENSE_LAYERS, "initial_stddev": 0.2},
@@ -74,9 +73,8 @@ def check() -> None:
     print("same with two replicas")
 
 
-def check_average() -> None:
+def check_average(strategy: tf.distribute.Strategy) -> None:
     """Both devices hold the average that the recurrence gives."""
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     config = tiny_config(bayesian={"layers": DENSE_LAYERS}, train={"average_decay": 0.6, "learning_rate": 1e-2})
     with strategy.scope():
         trained, average = tiny_model(config), tiny_model(config)
@@ -92,6 +90,28 @@ def check_average() -> None:
         np.testing.assert_allclose(ours.values[0], value, rtol=1e-5, atol=1e-6, err_msg=ours.name)
         np.testing.assert_array_equal(ours.values[0], ours.values[1])
     print("same average")
+
+
+def check_action_values(strategy: tf.distribute.Strategy) -> None:
+    """Targets are the same on both devices, and follow what both have learnt."""
+    acts = {"value": True, "policy": True, "action_value": True, "value_heads": 2}
+    config = tiny_config(model=acts, train={"sequence_length": 7, "behaviour_updates": 2, "learning_rate": 1e-2})
+    with strategy.scope():
+        model = tiny_model(config)
+    learner = Learner(model, config, strategy)
+    first = [variable.numpy() for variable in model.behaviour_variables]
+    targets = [each for head in model.target_heads for layer in head.layers for each in (layer.kernel, layer.bias)]
+    starts = [target.numpy() for target in targets]
+    learner.update(tiny_batch(4, 7), 50)
+    for variable in (*model.behaviour_variables, *targets):
+        np.testing.assert_array_equal(variable.values[0], variable.values[1], err_msg=variable.name)
+    changed = [np.abs(new.numpy() - old).max() for new, old in zip(model.behaviour_variables, first, strict=True)]
+    assert max(changed) > 0
+    # Two updates went 1% of the way each.
+    for target, old, new in zip(targets, starts, model.value_variables, strict=True):
+        bound = 0.02 * np.abs(new.numpy() - old) + 3e-4
+        assert np.all(np.abs(target.numpy() - old) <= bound), target.name
+    print("same targets")
 
 
 def check_second_update(learner: Learner, batch: dict) -> None:
@@ -133,8 +153,11 @@ def check_acting_beside_a_learner() -> None:
 def main() -> None:
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-    check()
-    check_average()
+    # One for all: those of a second one would be taken for collectives of the first, of other shapes.
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    check(strategy)
+    check_average(strategy)
+    check_action_values(strategy)
     check_acting_beside_a_learner()
 
 

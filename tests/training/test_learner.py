@@ -278,6 +278,7 @@ def test_two_devices_are_the_sum_of_their_parts():
     assert result.stdout.splitlines() == [
         "same with two replicas",
         "same average",
+        "same targets",
         "acts beside a learner elsewhere",
     ]
 

@@ -125,7 +125,7 @@ def test_the_actor_climbs_the_value_of_its_actions():
         gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         optimizer.apply_gradients(zip(gradients, variables, strict=True))
 
-    for step in tf.range(300):
+    for step in tf.range(600):
         update(step)
     np.testing.assert_allclose(model.policy(after.features)[0], np.tile(best, [len(after.known), 1]), atol=0.1)
 

@@ -118,7 +118,7 @@ def test_a_preset_includes_others(tmp_path):
     loaded = presets.load([str(tmp_path / "root.yaml")])
     assert (loaded.seed, loaded.train.batch_size, loaded.model.convolution_depth) == (6, 9, 8)
     assert loaded.model.bayesian.layers == DENSE
-    assert changed("quickstart")["model.convolution_depth"] == 16
+    assert changed("quickstart")["model.convolution_depth"] == 8
     assert changed("quickstart")["model.bayesian.layers"] == DENSE
 
 

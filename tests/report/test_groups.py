@@ -46,7 +46,7 @@ def test_what_an_update_sees_makes_a_method(tmp_path):
         make_run(tmp_path / "c", seed=1, overrides=("train.batch_size=7",)),
     ]
     assert groups(folders) == {
-        (CHEETAH, "bayes_planet, train.batch_size=12"): ["a", "b"],
+        (CHEETAH, "bayes_planet, train.batch_size=32"): ["a", "b"],
         (CHEETAH, "bayes_planet, train.batch_size=7"): ["c"],
     }
 
@@ -54,27 +54,27 @@ def test_what_an_update_sees_makes_a_method(tmp_path):
 def test_methods_are_named_after_what_differs(tmp_path):
     folders = [
         make_run(tmp_path / "a"),
-        make_run(tmp_path / "b", overrides=("model.bayesian.kl_scale=0.1",)),
+        make_run(tmp_path / "b", overrides=("model.bayesian.kl_scale=0.7",)),
         make_run(tmp_path / "c", overrides=("model.bayesian.layers=[gru,prior_mean]",)),
     ]
     assert groups(folders) == {
-        (CHEETAH, "bayes_planet, model.bayesian.kl_scale=1.0"): ["a"],
-        (CHEETAH, "bayes_planet, model.bayesian.kl_scale=0.1"): ["b"],
+        (CHEETAH, "bayes_planet, model.bayesian.kl_scale=0.1"): ["a"],
+        (CHEETAH, "bayes_planet, model.bayesian.kl_scale=0.7"): ["b"],
         (CHEETAH, "belief in gru, prior_mean"): ["c"],
     }
 
 
 def test_group_by_any_setting(tmp_path):
     folders = [
-        make_run(tmp_path / "a", overrides=("model.bayesian.kl_scale=0.1",)),
-        make_run(tmp_path / "b", overrides=("model.bayesian.kl_scale=0.1", "loss.free_nats=1")),
+        make_run(tmp_path / "a", overrides=("model.bayesian.kl_scale=0.7",)),
+        make_run(tmp_path / "b", overrides=("model.bayesian.kl_scale=0.7", "loss.free_nats=1")),
         make_run(tmp_path / "c"),
         make_run(tmp_path / "cup", overrides=(f"env.name={CUP}",)),
     ]
     assert groups(folders, ["model.bayesian.kl_scale"]) == {
-        (CHEETAH, "model.bayesian.kl_scale=0.1"): ["a", "b"],
-        (CHEETAH, "model.bayesian.kl_scale=1.0"): ["c"],
-        (CUP, "model.bayesian.kl_scale=1.0"): ["cup"],
+        (CHEETAH, "model.bayesian.kl_scale=0.7"): ["a", "b"],
+        (CHEETAH, "model.bayesian.kl_scale=0.1"): ["c"],
+        (CUP, "model.bayesian.kl_scale=0.1"): ["cup"],
     }
     with pytest.raises(RunError, match=r"'model.bayesian.kl_scal' is a setting of no run.*'model.bayesian.kl_scale'"):
         groups(folders, ["model.bayesian.kl_scal"])
@@ -125,17 +125,17 @@ def test_equal_seeds_in_a_group_are_warned_about(tmp_path):
 
 
 def test_methods_that_differ_late_have_labels_of_their_own(tmp_path):
-    changed = ("planner.horizon=5", "model.belief_units=100", "loss.free_nats=1", "train.clip_ratio=7")
+    changed = ("planner.horizon=5", "model.belief_units=100", "loss.free_nats=2", "train.clip_ratio=7")
     sizes = {"x": "train.batch_size=10", "y": "train.batch_size=20"}
     folders = [make_run(tmp_path / name, overrides=(*changed, size)) for name, size in sizes.items()]
     folders.append(make_run(tmp_path / "z"))
-    head = "bayes_planet, model.belief_units=100, loss.free_nats=1.0, planner.horizon=5"
+    head = "bayes_planet, model.belief_units=100, loss.free_nats=2.0, planner.horizon=5"
     assert groups(folders) == {
         (CHEETAH, f"{head}, train.batch_size=10, and 1 more settings"): ["x"],
         (CHEETAH, f"{head}, train.batch_size=20, and 1 more settings"): ["y"],
         (
             CHEETAH,
-            "bayes_planet, model.belief_units=128, loss.free_nats=3.0, planner.horizon=12, and 2 more settings",
+            "bayes_planet, model.belief_units=128, loss.free_nats=1.0, planner.horizon=12, and 2 more settings",
         ): ["z"],
     }
 
@@ -196,5 +196,5 @@ def test_the_order_of_the_layers_makes_no_method(tmp_path):
     other = make_run(tmp_path / "o", overrides=("model.bayesian.layers=[prior_mean,gru]", "train.batch_size=3"))
     assert groups([other, folders[3]]) == {
         (CHEETAH, "belief in gru, prior_mean, train.batch_size=3"): ["o"],
-        (CHEETAH, "belief in gru, prior_mean, train.batch_size=12"): ["r3"],
+        (CHEETAH, "belief in gru, prior_mean, train.batch_size=32"): ["r3"],
     }

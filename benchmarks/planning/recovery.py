@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> list[dict[str, Any]]:
     parser.add_argument("--episodes", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("results/benchmarks/recovery.json"))
-    parser.add_argument("overrides", nargs="*", metavar="key=value")
+    parser.add_argument("overrides", nargs="*", default=["planner.method=icem"], metavar="key=value")
     options = parser.parse_args(arguments)
     rows = []
     for horizon in options.horizons:

@@ -1,7 +1,7 @@
 """The planner's ceiling: CEM on the true simulator of cheetah-run, without any learning.
 
     python -m benchmarks.planning.simulator_planning --config planet --episodes 1
-    python -m benchmarks.planning.simulator_planning --config planet laptop --episodes 5 planner.method=icem planner.horizon=15
+    python -m benchmarks.planning.simulator_planning --config planet laptop --episodes 5 planner.method=icem
 
 The same search as in the latent space (`bayes_planet.planning.cross_entropy_method`), whose candidates are rolled out
 by MuJoCo from the exact state, under the exact reward. PlaNet, Table 1, reports 656 for cheetah-run. Each call adds

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from bayes_planet.behaviour.actor import bounded
 from bayes_planet.behaviour.model import BehaviourModel
-from bayes_planet.config.constants import RETURN_STEPS, SKIPPED_ROWS
+from bayes_planet.config.constants import LEAST_ROWS, RETURN_STEPS, SKIPPED_ROWS
 from bayes_planet.world_model.losses import unit_gaussian_nll
 
 NOISE_STDDEV, NOISE_LIMIT = 0.2, 0.3
@@ -34,7 +34,7 @@ def transitions(batch: Mapping[str, tf.Tensor], features: tf.Tensor, discount: f
 
     Args:
       batch: 'action' [B, T, A] that led to each row, 'reward', 'mask' and 'is_terminal' [B, T], T at least
-        `SKIPPED_ROWS + RETURN_STEPS + 1`.
+        `LEAST_ROWS`.
       features: float32 [B, T, F], of posterior states.
       discount: by agent step.
 
@@ -43,12 +43,12 @@ def transitions(batch: Mapping[str, tf.Tensor], features: tf.Tensor, discount: f
 
     Source: n-step returns as in DrQ-v2 (Yarats et al. 2022), Eq. 2.
     """
-    count = features.shape[1] - SKIPPED_ROWS - RETURN_STEPS
-    if count < 1:
+    rows = features.shape[1]
+    if rows < LEAST_ROWS:
         raise ValueError(
-            f"The batch has sequences of {features.shape[1]} rows. Accepted with model.action_value=true: "
-            f"{SKIPPED_ROWS + RETURN_STEPS + 1} or more."
+            f"The batch has sequences of {rows} rows. Accepted with model.action_value=true: {LEAST_ROWS} or more."
         )
+    count = rows - SKIPPED_ROWS - RETURN_STEPS
 
     def later(value: tf.Tensor, steps: int) -> tf.Tensor:
         return value[:, SKIPPED_ROWS + steps : SKIPPED_ROWS + steps + count]

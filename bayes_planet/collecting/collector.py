@@ -107,12 +107,7 @@ class Collector:
     def start(self, indices: list[int]) -> None:
         """Begins to collect in a thread; `collect` of the same indices waits for it."""
         check = self._raise_if_abandoned
-        self._pending = (
-            indices,
-            self._threads.submit(
-                self._run, indices, noise_of_round(self._config.train, indices, self._returns), check, check
-            ),
-        )
+        self._pending = indices, self._threads.submit(self._run, indices, check, check)
 
     def collect(
         self, indices: list[int], before_step: Callable[[], None], while_waiting: Callable[[], None] = lambda: None
@@ -130,9 +125,7 @@ class Collector:
             collected = future.result()
         else:
             self.abandon()
-            collected = self._run(
-                indices, noise_of_round(self._config.train, indices, self._returns), before_step, while_waiting
-            )
+            collected = self._run(indices, before_step, while_waiting)
         look(self._environments, collected.episodes, self._note)
         return collected
 
@@ -157,14 +150,9 @@ class Collector:
         if self._abandoned.is_set():
             raise AbandonedError
 
-    def _run(
-        self,
-        indices: list[int],
-        noise: dict[int, float],
-        before_step: Callable[[], None],
-        while_waiting: Callable[[], None],
-    ) -> Collected:
+    def _run(self, indices: list[int], before_step: Callable[[], None], while_waiting: Callable[[], None]) -> Collected:
         start = time.perf_counter()
+        noise = noise_of_round(self._config.train, indices, self._returns)
         groups = [list(group) for group in np.array_split(indices, min(self.groups, len(indices)))]
         places = np.cumsum([0, *map(len, groups)]).tolist()
         works = [

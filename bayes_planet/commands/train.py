@@ -1,7 +1,7 @@
 """`bayes-planet train`: compose environments, agent and trainer, and show what happens."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -18,6 +18,7 @@ from bayes_planet.runs.run_directory import RunDirectory, RunDirectoryError
 from bayes_planet.runs.tracking import tracked
 from bayes_planet.training.devices.cluster import ClusterError, Process, this_process
 from bayes_planet.training.interruption import EXIT_INTERRUPTED, Interruption
+from bayes_planet.training.schedule import Counters
 
 
 def train(
@@ -105,37 +106,36 @@ def _train(
     def note(text: str) -> None:
         console.print(text, markup=False, highlight=False)
 
+    def trained(saved: Callable[[int], None]) -> Counters:
+        with user_errors(WorldModelError):
+            agent = build(config, environments.observation_space, environments.action_space, distribution)
+        display = Display(console, config.train.episodes)
+        trainer = kind(
+            config,
+            directory,
+            agent,
+            environments,
+            # A follower ends with the chief. If it were an update ahead the chief could not finish its own, and save.
+            should_stop=lambda: interruption.requested and process.chief,
+            events=Events(display.progress, display.row, display.note, saved=saved),
+        )
+        with contextlib.closing(trainer):
+            with user_errors(CheckpointError, RunDirectoryError):
+                trainer.restore()
+            begin = trainer.counters
+            if begin.episodes:
+                console.print(f"Going on after {begin.episodes} episodes and {begin.updates} updates.", highlight=False)
+            with user_errors(TrainingDivergedError, *ENVIRONMENT_ERRORS), display.shown(begin.episodes):
+                return trainer.run()
+
     with (
         disk_errors(directory.path),
         user_errors(EpisodeLayoutError, MetricsFileError, JsonFileError),
         tracked(directory, config, note) if process.chief else contextlib.nullcontext() as tracking,
     ):
-        display = Display(console, config.train.episodes)
-        saved = tracking.saved if tracking is not None else lambda rows: None
         try:
             with training_errors(process, lambda: interruption.requested):
-                with user_errors(WorldModelError):
-                    agent = build(config, environments.observation_space, environments.action_space, distribution)
-                trainer = kind(
-                    config,
-                    directory,
-                    agent,
-                    environments,
-                    # A follower ends with the chief. If it were an update ahead the chief could not finish its own,
-                    # and save.
-                    should_stop=lambda: interruption.requested and process.chief,
-                    events=Events(display.progress, display.row, display.note, saved=saved),
-                )
-                with contextlib.closing(trainer):
-                    with user_errors(CheckpointError, RunDirectoryError):
-                        trainer.restore()
-                    begin = trainer.counters
-                    if begin.episodes:
-                        console.print(
-                            f"Going on after {begin.episodes} episodes and {begin.updates} updates.", highlight=False
-                        )
-                    with user_errors(TrainingDivergedError, *ENVIRONMENT_ERRORS), display.shown(begin.episodes):
-                        done = trainer.run()
+                done = trained(tracking.saved if tracking is not None else lambda rows: None)
         except Interrupted:
             if process.chief:
                 console.print(f"Saved in {directory.path}. The same command goes on from here.", highlight=False)

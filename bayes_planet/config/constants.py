@@ -16,6 +16,8 @@ RETURN_STEPS = 3
 """Rewards in the replay that the value of an action is learnt from, with the value after them (DrQ-v2)."""
 SKIPPED_ROWS = 2
 """First rows of a sequence, from which no action's value is learnt: their states know little of the past."""
+LEAST_ROWS = SKIPPED_ROWS + RETURN_STEPS + 1
+"""Of a sequence, so that it has an action whose value can be learnt."""
 
 FIXED: dict[str, Any] = {
     "env.gl_backend": "auto",

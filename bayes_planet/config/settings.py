@@ -8,7 +8,7 @@ deterministic weights; `configs/bayes_planet.yaml` turns the transition's dense 
 import dataclasses
 from typing import Any
 
-from bayes_planet.config.constants import RETURN_STEPS, SEARCHES, SKIPPED_ROWS
+from bayes_planet.config.constants import LEAST_ROWS, SEARCHES
 from bayes_planet.config.setting import Rule, Settings, above_zero, at_least, one_of, require, setting, within
 
 # Keras' by name, and rms_silu (`world_model.activations`); others need a model of one's own.
@@ -204,8 +204,7 @@ class Config(Settings):
         require(model.value or planner.value_scale == 0, "planner.value_scale", planner.value_scale, "0 without model.value=true, which trains the value")
         require(model.value or not model.policy, "model.policy", model.policy, "false without model.value=true, which says what the return after the actor's imagination is")
         require(model.policy or not model.action_value, "model.action_value", model.action_value, "false without model.policy=true, whose actions it values")
-        rows = SKIPPED_ROWS + RETURN_STEPS + 1
-        require(not model.action_value or self.train.sequence_length >= rows, "train.sequence_length", self.train.sequence_length, f"{rows} or more with model.action_value=true")
+        require(not model.action_value or self.train.sequence_length >= LEAST_ROWS, "train.sequence_length", self.train.sequence_length, f"{LEAST_ROWS} or more with model.action_value=true")
         require(model.policy or planner.policy_candidates == 0, "planner.policy_candidates", planner.policy_candidates, "0 without model.policy=true, which trains the actor")
         require(model.policy or planner.method != "policy", "planner.method", planner.method, "cem or icem without model.policy=true, which trains the actor")
         bonus = planner.uncertainty_bonus

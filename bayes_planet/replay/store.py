@@ -236,6 +236,7 @@ class EpisodeStore:
                     episode = episodes_format.read(path, self._rows[index])
             except CorruptEpisodeError as error:
                 del self._rows[index]
+                self._returns.pop(index, None)  # another episode may come in its place
                 self._move_aside(path, str(error.__cause__))
                 raise
             self._check_layout(episode, str(path))

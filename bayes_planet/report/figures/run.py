@@ -248,23 +248,24 @@ def _further_losses(run: Run) -> list[Part]:
 
 
 def _policy(run: Run) -> list[Part]:
-    """The policy's reward in imagination, and how sure it acts; nothing without one."""
+    """The policy's reward, and in imagination how sure it acts; nothing without one."""
     if run.last("policy/reward") is None:
         return []
-    titles = {
-        "policy/reward": "reward in imagination  [an agent step]",
-        "policy/stddev": "stddev of its actions",
-    }
+    imagines = run.last("policy/stddev") is not None
+    where = "in imagination" if imagines else "by its value"
+    titles = {"policy/reward": f"reward {where}  [an agent step]"}
+    if imagines:
+        titles["policy/stddev"] = "stddev of its actions"
     panels = [
         (title, functools.partial(plot, run=run, key=key, index=index))
         for index, (key, title) in enumerate(titles.items(), 2)
     ]
     caption = (
         "The policy, from the latent states of the replay on: discounted rewards and values as the constant reward "
-        "that adds up to them, and the stddev of its actions, 0.1 at least. Where it is far more than an episode "
-        "does in an agent step, it has found what the model is wrong about."
+        f"that adds up to them{', and the stddev of its actions, 0.1 at least' * imagines}. Where it is far more than "
+        "an episode does in an agent step, it has found what the model is wrong about."
     )
-    summary = f"Reward of the policy an agent step in imagination: {change(run, 'policy/reward')}."
+    summary = f"Reward of the policy an agent step {where}: {change(run, 'policy/reward')}."
     return [stack(panels, caption, summary)]
 
 

@@ -35,7 +35,7 @@ def transitions(batch: Mapping[str, tf.Tensor], features: tf.Tensor, discount: f
     Args:
       batch: 'action' [B, T, A] that led to each row, 'reward', 'mask' and 'is_terminal' [B, T], T at least
         `LEAST_ROWS`.
-      features: float32 [B, T, F], of posterior states.
+      features: float32 [B, T, F], `behaviour_features` of posterior states and embeddings.
       discount: by agent step.
 
     Raises:

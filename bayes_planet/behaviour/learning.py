@@ -78,7 +78,8 @@ def _by_action_values(
 ) -> tuple[LossTerms, dict[int, tf.Tensor]]:
     """The values of actions learn what followed them in the replay, the actor their gradient."""
     fold = tf.random.experimental.stateless_fold_in
-    after = transitions(batch, seen.posterior.features, model.config.loss.value_discount)
+    features = model.behaviour_features(seen.posterior, seen.embedded)
+    after = transitions(batch, features, model.config.loss.value_discount)
     target = value_targets(model, after, fold(seed, 0))
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(model.value_variables)

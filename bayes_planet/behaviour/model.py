@@ -9,6 +9,7 @@ from bayes_planet.behaviour.actor import GaussianPolicy
 from bayes_planet.behaviour.returns import pessimistic
 from bayes_planet.config import Config
 from bayes_planet.world_model.networks.decoders import DenseHead
+from bayes_planet.world_model.rssm import State
 from bayes_planet.world_model.world_model import WorldModel
 
 TARGET_SHARE = 0.01
@@ -47,7 +48,7 @@ class BehaviourModel(WorldModel):
             self._policy_head = GaussianPolicy(
                 model.reward_layers, model.reward_units, action_size, model.activation, policy
             )
-        features = tf.zeros([1, self.rssm.feature_size])
+        features = tf.zeros([1, self.behaviour_size])
         if model.value:
             self.value(features)
         if model.policy:
@@ -70,10 +71,25 @@ class BehaviourModel(WorldModel):
 
         with tf.variable_creator_scope(fixed):
             self._target_heads = [head(f"target_{each}") for each in range(len(self._value_heads))]
-            _rates(self._target_heads, tf.zeros([1, self.rssm.feature_size + self.action_size]))
+            _rates(self._target_heads, tf.zeros([1, self.behaviour_size + self.action_size]))
             self.least_reward = tf.Variable(float("inf"), name="least_reward")
             self.largest_reward = tf.Variable(-float("inf"), name="largest_reward")
         self.move_targets(1.0)
+
+    @property
+    def behaviour_size(self) -> int:
+        """Of `behaviour_features`, F."""
+        embedding = self.rssm.embedding_size if self.config.model.action_value else 0
+        return self.rssm.feature_size + embedding
+
+    def behaviour_features(self, state: State, embedded: tf.Tensor) -> tf.Tensor:
+        """What value and policy read of a state and the embedding [..., E] of what was observed there, [..., F].
+
+        The latent features; with `model.action_value` the embedding too, which knows sooner where things are.
+        """
+        if not self.config.model.action_value:
+            return state.features
+        return tf.concat([state.features, tf.cast(embedded, tf.float32)], -1)
 
     @property
     def target_heads(self) -> list[DenseHead]:
@@ -104,7 +120,7 @@ class BehaviourModel(WorldModel):
         return [head for head in (self._value_head, *self._further_value_heads) if head is not None]
 
     def value(self, features: tf.Tensor) -> tf.Tensor:
-        """The return after a state, discounted by `loss.value_discount`, [...] for features [..., Z + H].
+        """The return after a state, discounted by `loss.value_discount`, [...] for `behaviour_features` [..., F].
 
         By the behaviour in the replay, which is that of the agent so far; with `model.policy` by the policy.
         """
@@ -118,7 +134,7 @@ class BehaviourModel(WorldModel):
         return pessimistic(self.reward_rates(features))
 
     def reward_rates(self, features: tf.Tensor) -> tf.Tensor:
-        """`reward_rate` by each of the K `model.value_heads`, [K, ...] for features [..., Z + H].
+        """`reward_rate` by each of the K `model.value_heads`, [K, ...] for `behaviour_features` [..., F].
 
         With `model.action_value` that of what the policy's mean does there.
         """
@@ -141,7 +157,7 @@ class BehaviourModel(WorldModel):
         return pessimistic(_rates(self._target_heads, tf.concat([features, action], -1)))
 
     def policy(self, features: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean and stddev [..., A] of the policy's action, before it is clipped, for features [..., Z + H]."""
+        """Mean and stddev [..., A] of the policy's action, before it is clipped, for `behaviour_features` [..., F]."""
         return self.require_policy()(features)
 
     def require_policy(self) -> GaussianPolicy:

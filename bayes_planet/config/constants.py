@@ -22,6 +22,7 @@ LEAST_ROWS = SKIPPED_ROWS + RETURN_STEPS + 1
 FIXED: dict[str, Any] = {
     "env.gl_backend": "auto",
     "env.image_size": IMAGE_SIZE,
+    "model.embedding_reward": False,
     "model.min_stddev": 0.1,
     "model.image_bits": IMAGE_BITS,
     "model.normalise_states": True,

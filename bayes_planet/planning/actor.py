@@ -46,8 +46,9 @@ class Actor:
 
     def filter(
         self, observation: Mapping[str, tf.Tensor], state: ActorState, is_first: tf.Tensor, seed: tf.Tensor
-    ) -> State:
-        """The posterior latent State [B, ...] after an observation; where `is_first`, the past is forgotten."""
+    ) -> tuple[State, tf.Tensor]:
+        """The posterior latent State [B, ...] after an observation, and its embedding [B, E]; where `is_first`, the past
+        is forgotten."""
         model = self.planner.world_model
         fold = tf.random.experimental.stateless_fold_in
         latent, action = _forget((state.latent, state.action), is_first)
@@ -55,7 +56,7 @@ class Actor:
             before = _where_first(is_first, observation["image"], state.image)
             observation = {**observation, "previous_image": before}
         embedded = model.embed(model.prepare(observation, fold(seed, 0)))
-        return model.rssm.observe_step(embedded, action, latent, seed=fold(seed, 1))
+        return model.rssm.observe_step(embedded, action, latent, seed=fold(seed, 1)), embedded
 
     def act(
         self,
@@ -78,9 +79,9 @@ class Actor:
           (action float32 [B, A], ActorState). The noisy, clipped action is what the filter sees next.
         """
         fold = tf.random.experimental.stateless_fold_in
-        latent = self.filter(observation, state, is_first, fold(seed, 0))
+        latent, embedded = self.filter(observation, state, is_first, fold(seed, 0))
         last = _forget(state.plan, is_first)
-        plan = self.planner.search(latent, fold(seed, 1), last or None)
+        plan = self.planner.search(latent, fold(seed, 1), last or None, embedded)
         action = plan.mean[:, 0]
         action += noise * tf.random.stateless_normal(tf.shape(action), fold(seed, 2))
         action = tf.clip_by_value(action, -1.0, 1.0)

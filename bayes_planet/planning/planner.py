@@ -42,15 +42,18 @@ class Planner:
         """Action sequences float32 [B, T, A] in [-1, 1] for states [B, ...], B known when tracing; seed int32 [2]."""
         return self.search(state, seed).mean
 
-    def search(self, state: State, seed: tf.Tensor, last: Plan | None = None) -> Plan:
-        """As `plan`. With `planner.method=icem` the search starts from the plan of the step before, `last`."""
+    def search(
+        self, state: State, seed: tf.Tensor, last: Plan | None = None, embedded: tf.Tensor | None = None
+    ) -> Plan:
+        """As `plan`. With `planner.method=icem` the search starts from the plan of the step before, `last`; a policy of
+        `model.action_value` reads the embedding [B, E] of what was observed too."""
         config, rssm = self.config, self.world_model.rssm
         batch = state.sample.shape[0]
         if batch is None:
             raise ValueError("The planner needs a static batch size. Trace it with a known number of environments.")
         fold = tf.random.experimental.stateless_fold_in
         if config.method == "policy":
-            mean, _ = self.world_model.policy(state.features)
+            mean, _ = self.world_model.policy(self.world_model.behaviour_features(state, embedded))
             plan = tf.clip_by_value(mean, -1.0, 1.0)[:, None]
             return Plan(plan, tf.repeat(plan[:, None], config.elites_kept, axis=1))
         proposals = None

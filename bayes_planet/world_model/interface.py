@@ -86,7 +86,7 @@ class TrainableWorldModel(Perception, Protocol):
 
     Where `continues`, it also has `continuation(features)`: the probability [...] that the episode goes on. With
     `model.value` it has `value(features)`: the discounted return after a state, [...]. With `model.policy` it has
-    `policy(features)`: mean and stddev of its action, each [..., A].
+    `policy(features)`: mean and stddev of its action, each [..., A], for `behaviour_features(state, embedded)`.
 
     Attributes:
       action_size: A.

@@ -8,6 +8,7 @@ import tensorflow as tf
 from bayes_planet import bayesian_layers
 from bayes_planet.config import Config
 from bayes_planet.config.constants import VECTOR_LAYERS
+from bayes_planet.world_model.embedding_tasks import EmbeddingTasks
 from bayes_planet.world_model.loss_scales import InformationRate, LearntScales
 from bayes_planet.world_model.losses import (
     continuation_nll,
@@ -32,14 +33,15 @@ class Seen(NamedTuple):
     """Results of the world model's loss that the actor and the value use too.
 
     The posterior State [B, T, ...], one weight sample of the transition, features [B * (T - D), D, Z + H] predicted
-    ahead of the posterior (None without `loss.overshooting_steps`), and the root mean square, float32 [], of what the
-    model's rewards are wrong by.
+    ahead of the posterior (None without `loss.overshooting_steps`), the root mean square, float32 [], of what the
+    model's rewards are wrong by, and the embedding [B, T, E] of what was observed.
     """
 
     posterior: State
     weights: dict
     ahead: tf.Tensor | None
     reward_error: tf.Tensor
+    embedded: tf.Tensor
 
 
 class LossTerms(NamedTuple):
@@ -103,8 +105,10 @@ class WorldModel(tf.Module):
 
         self._reward_head = head("reward_head")
         self._continuation_head = head("continuation_head") if model.continuation else None
-        self._embedding_reward_head = head("embedding_reward") if model.embedding_reward else None
-        terms = ["reward", "reward_overshooting"] + ["embedding_reward"] * model.embedding_reward
+        self._embedding_tasks: EmbeddingTasks | None = None
+        if model.embedding_tasks:
+            self._embedding_tasks = EmbeddingTasks(model, embedding_size, action_size, policy)
+        terms = ["reward", "reward_overshooting", *(self._embedding_tasks.scales if self._embedding_tasks else ())]
         self._scales = LearntScales(terms) if model.learnt_scales else None
         self._rate = InformationRate() if model.learnt_scales else None
         self._build()
@@ -113,9 +117,7 @@ class WorldModel(tf.Module):
         shapes = dict(self.observation_shapes)
         if "image" in shapes:
             shapes["image"] = (*shapes["image"][:2], self._encoders["image"].channels)
-        embedded = self.embed({key: tf.zeros((1, *shape)) for key, shape in shapes.items()})
-        if self._embedding_reward_head is not None:
-            self._embedding_reward_head(embedded)
+        self.embed({key: tf.zeros((1, *shape)) for key, shape in shapes.items()})
         features = tf.zeros([1, self.rssm.feature_size])
         self.decode(features)
         self.reward(features)
@@ -135,13 +137,10 @@ class WorldModel(tf.Module):
     @property
     def heads(self) -> dict[str, Any]:
         """What predicts beside observations, by name: from the latent features reward, continuation, ..., and from
-        the embedding embedding_reward."""
-        found = {
-            "reward": self._reward_head,
-            "continuation": self._continuation_head,
-            "embedding_reward": self._embedding_reward_head,
-        }
-        return {name: head for name, head in found.items() if head is not None}
+        embeddings those of `EmbeddingTasks`."""
+        found = {"reward": self._reward_head, "continuation": self._continuation_head}
+        tasks = self._embedding_tasks.heads if self._embedding_tasks is not None else {}
+        return {name: head for name, head in found.items() if head is not None} | tasks
 
     @property
     def sees_change(self) -> bool:
@@ -293,7 +292,7 @@ class WorldModel(tf.Module):
         With `model.continuation` 10 times the continuation's negative log-likelihood is added, with
         `loss.overshooting_steps` that of the rewards predicted 1 to that number of steps ahead. With
         `model.learnt_scales` rewards (`LearntScales`) and what is observed (`InformationRate`) count by factors that
-        are learnt. With `model.embedding_reward` rewards are learnt from the embedding too. With `loss.image_shift` the
+        are learnt. With `model.embedding_tasks` the terms of `EmbeddingTasks` are added. With `loss.image_shift` the
         encoder sees images that are moved, and the decoder learns them as they are.
 
         Args:
@@ -343,14 +342,15 @@ class WorldModel(tf.Module):
 
         metrics = {f"loss/{key}": value for key, value in likelihoods.items()}
 
-        def of_reward(name: str, value: tf.Tensor, scale: float) -> tf.Tensor:
-            """A term of rewards as the total has it. Learnt factors go by what a unit normal can get rid of."""
+        def counted(name: str, value: tf.Tensor, scale: float, constant: float = 0.0) -> tf.Tensor:
+            """A term as the total has it. Learnt factors go by what is above a constant that nothing gets rid of."""
             if self._scales is None:
                 return scale * value
             metrics[f"loss_scale/{name}"] = scale * tf.exp(-self._scales.log_scale(name)) / replicas
-            return scale * self._scales(name, value - unit_gaussian_constant(1) * share_of_steps, replicas)
+            return scale * self._scales(name, value - constant * share_of_steps, replicas)
 
         share_of_steps = tf.reduce_sum(mask) / valid_steps
+        unit = unit_gaussian_constant(1)
         scale = {"image": scales.image_scale, "state": scales.state_scale}
         observed = tf.add_n([scale[key] * value for key, value in likelihoods.items()])
         if self._rate is not None:
@@ -358,15 +358,15 @@ class WorldModel(tf.Module):
             observed = self._rate(observed, state_kl, replicas)
         total = (
             observed
-            + of_reward("reward", reward, scales.reward_scale)
+            + counted("reward", reward, scales.reward_scale, unit)
             + charged_kl
             + weight_kl_scale * weight_kl_per_step
         )
-        if self._embedding_reward_head is not None:
-            predicted = self._embedding_reward_head(embedded)[..., None]
-            seen_reward = mean(unit_gaussian_nll(batch["reward"][..., None], predicted, 1))
-            total += of_reward("embedding_reward", seen_reward, scales.reward_scale)
-            metrics["loss/embedding_reward"] = seen_reward
+        tasks = self._embedding_tasks
+        if tasks is not None:
+            for name, value in tasks.losses(embedded, batch, mask, valid_steps).items():
+                total += counted(name, value, scales.reward_scale * tasks.scales[name])
+                metrics[f"loss/{name}"] = value
         if per_step:  # a rollout has one draw
             weights = tf.nest.map_structure(lambda value: value[0], weights)
         ahead: tf.Tensor | None = None
@@ -377,7 +377,7 @@ class WorldModel(tf.Module):
             ).features
             predicted = self.reward(ahead)
             overshooting = overshooting_nll(predicted, batch["reward"], mask, valid_steps)
-            total += of_reward("reward_overshooting", overshooting, scales.overshooting_scale)
+            total += counted("reward_overshooting", overshooting, scales.overshooting_scale, unit)
             metrics["loss/reward_overshooting"] = overshooting
         metrics["loss/reward"] = reward
         metrics["loss/state_kl"] = charged_kl
@@ -394,4 +394,4 @@ class WorldModel(tf.Module):
         metrics["state/prior_stddev"] = mean(tf.reduce_mean(prior.stddev, -1))
         metrics["loss/total"] = total
         reward_error = tf.sqrt(2.0 * tf.maximum(reward - unit_gaussian_constant(1) * share_of_steps, 0.0))
-        return LossTerms(total, metrics, Seen(posterior, weights, ahead, tf.stop_gradient(reward_error)))
+        return LossTerms(total, metrics, Seen(posterior, weights, ahead, tf.stop_gradient(reward_error), embedded))

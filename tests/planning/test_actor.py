@@ -55,7 +55,7 @@ def test_the_filter_reads_the_action_that_was_executed(actor):
     model = actor.planner.world_model
     before = somewhere(actor)
     before = before._replace(action=tf.constant([[0.9, -0.9], [0.1, 0.2]]))
-    latent = actor.filter(observation(), before, tf.constant([False, False]), seed(1))
+    latent, _ = actor.filter(observation(), before, tf.constant([False, False]), seed(1))
     expected = model.rssm.observe_step(model.embed(observation()), before.action, before.latent, seed=FOLD(seed(1), 1))
     for value, wanted in zip(latent, expected, strict=True):
         np.testing.assert_allclose(value, wanted, rtol=1e-6)
@@ -113,7 +113,9 @@ def test_frames_get_fresh_noise_at_every_decision():
     model = tiny_model(shapes=IMAGE_SHAPES)
     actor = Actor(Planner(model, model.config.planner))
     view = {"image": tf.fill([1, 64, 64, 3], tf.constant(100, tf.uint8))}
-    latents = [actor.filter(view, actor.initial_state(1), tf.constant([True]), seed(words)).mean for words in (1, 1, 2)]
+    latents = [
+        actor.filter(view, actor.initial_state(1), tf.constant([True]), seed(words))[0].mean for words in (1, 1, 2)
+    ]
     np.testing.assert_array_equal(latents[0], latents[1])
     assert np.abs(latents[0] - latents[2]).max() > 0
 

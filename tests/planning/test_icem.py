@@ -115,7 +115,7 @@ def test_the_actor_carries_its_plan_through_an_episode_and_no_further():
     np.testing.assert_allclose(action[0], warm[0])
     assert np.isfinite(again).all()
     expected = actor.planner.search(
-        actor.filter(view, after, tf.constant([False, False]), tf.random.experimental.stateless_fold_in(seed(2), 0)),
+        actor.filter(view, after, tf.constant([False, False]), tf.random.experimental.stateless_fold_in(seed(2), 0))[0],
         tf.random.experimental.stateless_fold_in(seed(2), 1),
         after.plan,
     )

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from bayes_planet.behaviour.action_values import action_value_nll, actor_loss, transitions, value_targets
-from bayes_planet.config import Config, ModelConfig, TrainConfig
+from bayes_planet.config import Config, ModelConfig, PlannerConfig, TrainConfig
 from bayes_planet.config.constants import RETURN_STEPS, SKIPPED_ROWS
 from bayes_planet.training.learner import Learner
 from tests.world_model.tiny import seed, tiny_batch, tiny_config, tiny_model
@@ -21,6 +21,12 @@ def acting(**changes):
 @pytest.fixture(scope="module")
 def model():
     return tiny_model(acting())
+
+
+def seen_by(model, batch):
+    """What values and actor read of a batch: latent features and embeddings."""
+    embedded = model.embed(model.prepare(batch, seed(0)))
+    return model.behaviour_features(model.observe(batch, seed(1))[0], embedded)
 
 
 def by_hand(batch, features, discount):
@@ -66,7 +72,7 @@ def test_transitions_are_what_a_loop_over_rows_finds():
 
 def test_a_value_is_the_rewards_and_the_least_of_two_targets_of_what_the_actor_does(model):
     batch = tiny_batch(3, ROWS)
-    features = model.observe(batch, seed(1))[0].features
+    features = seen_by(model, batch)
     after = transitions(batch, features, model.config.loss.value_discount)
     model.see_rewards(batch)
     found = value_targets(model, after, seed(2))
@@ -90,13 +96,13 @@ def test_values_stay_between_the_rewards_that_were_seen(model):
     assert float(fresh.least_reward) == float(fresh.largest_reward) == 0.25
     batch = tiny_batch(2, ROWS)
     batch["reward"][:] = 0.25
-    after = transitions(batch, fresh.observe(batch, seed(1))[0].features, 0.97)
+    after = transitions(batch, seen_by(fresh, batch), 0.97)
     np.testing.assert_array_equal(value_targets(fresh, after, seed(2)), np.full(after.reward.shape, 0.25, np.float32))
 
 
 def test_what_is_not_known_does_not_count(model):
     batch = tiny_batch(2, ROWS)
-    features = model.observe(batch, seed(1))[0].features
+    features = seen_by(model, batch)
     whole = transitions(batch, features, 0.97)
     target = tf.random.stateless_normal(whole.reward.shape, seed(3))
     batch["mask"][1, 4:] = False
@@ -114,7 +120,7 @@ def test_the_actor_climbs_the_value_of_its_actions():
     best = tf.constant([0.4, -0.7])
     model.action_rate = lambda features, action: -tf.reduce_sum(tf.square(action - best), -1)
     batch = tiny_batch(3, ROWS)
-    after = transitions(batch, model.observe(batch, seed(1))[0].features, 0.97)
+    after = transitions(batch, seen_by(model, batch), 0.97)
     variables = list(model.require_policy().trainable_variables)
     optimizer = tf.keras.optimizers.legacy.Adam(0.01)
 
@@ -148,7 +154,7 @@ def test_a_learner_moves_targets_after_every_update_of_the_values():
 
 
 def test_the_value_of_a_state_is_that_of_the_actors_action(model):
-    features = tf.random.stateless_normal([4, model.rssm.feature_size], seed(5))
+    features = tf.random.stateless_normal([4, model.behaviour_size], seed(5))
     action = tf.clip_by_value(model.policy(features)[0], -1.0, 1.0)
     rates = [model.heads[name](tf.concat([features, action], -1)) for name in ("value", "value_2")]
     np.testing.assert_allclose(model.reward_rate(features), np.minimum(*rates), atol=1e-4)
@@ -163,5 +169,12 @@ def test_a_batch_of_short_sequences_is_refused(model):
 def test_settings_that_do_not_go_together_are_refused():
     with pytest.raises(ValueError, match=r"model\.action_value is True\. Accepted: false without model\.policy=true"):
         Config(model=ModelConfig(value=True, action_value=True))
+    acts = ModelConfig(**ACTS)
+    with pytest.raises(ValueError, match=r"planner\.value_scale is 0\.5\. Accepted: 0 with model\.action_value=true"):
+        Config(model=acts, planner=PlannerConfig(value_scale=0.5))
+    with pytest.raises(
+        ValueError, match=r"planner\.policy_candidates is 4\. Accepted: 0 with model\.action_value=true"
+    ):
+        Config(model=acts, planner=PlannerConfig(method="icem", policy_candidates=4))
     with pytest.raises(ValueError, match=r"train\.sequence_length is 5\. Accepted: 6 or more with model\.action_value"):
         Config(model=ModelConfig(**ACTS), train=TrainConfig(sequence_length=5))

@@ -43,7 +43,7 @@ def test_an_actor_that_goes_step_by_step_sees_what_the_sequence_shows(model):
         for step in range(5):
             observed = {"image": tf.constant(batch["image"][:, step])}
             first = tf.fill([2], step == 0)
-            latent = actor.filter(observed, state, first, seed(step))
+            latent, _ = actor.filter(observed, state, first, seed(step))
             past = actor.initial_state(2) if step == 0 else state
             expected = model.rssm.observe_step(whole[:, step], past.action, past.latent, seed=FOLD(seed(step), 1))
             np.testing.assert_allclose(latent.mean, expected.mean, atol=1e-5, err_msg=f"{episode}, {step}")

@@ -47,8 +47,8 @@ class Actor:
     def filter(
         self, observation: Mapping[str, tf.Tensor], state: ActorState, is_first: tf.Tensor, seed: tf.Tensor
     ) -> tuple[State, tf.Tensor]:
-        """The posterior latent State [B, ...] after an observation, and its embedding [B, E]; where `is_first`, the past
-        is forgotten."""
+        """The posterior latent State [B, ...] after an observation, and its embedding [B, E]; where `is_first`, the
+        past is forgotten."""
         model = self.planner.world_model
         fold = tf.random.experimental.stateless_fold_in
         latent, action = _forget((state.latent, state.action), is_first)

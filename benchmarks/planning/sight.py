@@ -94,8 +94,9 @@ def measure(config: Config, episodes: int, updates: Sequence[int], angles: Seque
 
         @tf.function(autograph=False)
         def look(batch: dict[str, tf.Tensor], seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            embedded = tf.cast(model.embed(model.prepare(batch, seed)), tf.float32)
-            return embedded, model.observe(batch, seed)[0].features
+            embedded = model.embed(model.prepare(batch, seed))
+            posterior, _ = model.rssm.observe(embedded, batch["action"], seed=seed)
+            return tf.cast(embedded, tf.float32), posterior.features
 
         def seen(some: Sequence[Episode]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             found = []
@@ -110,11 +111,10 @@ def measure(config: Config, episodes: int, updates: Sequence[int], angles: Seque
             terms = learner.update(draw_batch(store, config, update), store.rows)
             if update in updates:
                 learnt, held = seen(played[:episodes]), seen(played[episodes:])
-                pairs = {"embedding": 0, "latent": 1}
-                errors = {
-                    name: probe_error(learnt[place], learnt[2], held[place], held[2]) for name, place in pairs.items()
-                }
-                rounded = {name: [round(float(each), 2) for each in error] for name, error in errors.items()}
+                rounded = {}
+                for place, name in enumerate(("embedding", "latent")):
+                    error = probe_error(learnt[place], learnt[2], held[place], held[2])
+                    rounded[name] = [round(float(each), 2) for each in error]
                 yield {"updates": update, "state_kl": round(float(terms["state_kl"]), 1)} | rounded
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import gymnasium
 
-from bayes_planet.collecting.exploration import RandomPolicy, noise_of_episode
+from bayes_planet.collecting.exploration import RandomPolicy
 from bayes_planet.collecting.policies import ActorPolicy
 from bayes_planet.collecting.rollout import Episode, rollout
 from bayes_planet.config import Config
@@ -58,7 +58,7 @@ def collect_held_out(
     check_rows(environments.episode_steps + 1, config.evaluation.context_steps)
 
     def policy(number: int, explore: bool) -> ActorPolicy:
-        noise = noise_of_episode(config.train, config.train.episodes) if explore else 0.0
+        noise = config.train.exploration_noise if explore else 0.0
         return ActorPolicy(actor, seed, Stream.EVALUATION_ACTOR, _COUNT, number, noise=noise)
 
     note(f"{episodes} held-out episodes")

@@ -10,7 +10,6 @@ import numpy as np
 from bayes_planet import arguments, envs
 from bayes_planet.agents import imagination, settings, words
 from bayes_planet.agents.acting import Predictor, PredictState
-from bayes_planet.collecting.exploration import noise_of_episode
 from bayes_planet.config import Config
 from bayes_planet.envs import Workers
 from bayes_planet.evaluation.score import Score, environments_for
@@ -46,7 +45,7 @@ class TrainedModel:
     def _take(self, agent: Agent, spaces: Spaces) -> None:
         self.observation_space, self.action_space = spaces
         self._agent = agent
-        noise = noise_of_episode(self.config.train, self.config.train.episodes)
+        noise = self.config.train.exploration_noise
         self._predictor = Predictor(self._agent.actor, self.observation_space, self.config.seed, noise)
 
     @property

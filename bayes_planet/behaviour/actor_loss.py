@@ -69,34 +69,22 @@ def imagine_behaviour(model: BehaviourModel, posterior: State, weights: dict, se
     return Imagined(ahead, returns)
 
 
-def actor_terms(model: BehaviourModel, imagined: Imagined, reward_error: tf.Tensor | float = 0.0) -> ActorTerms:
+def actor_terms(model: BehaviourModel, imagined: Imagined) -> ActorTerms:
     """The policy's loss: minus its return in imagination, minus its entropy.
 
         maximise   (1 - discount) mean G + ENTROPY_SCALE * mean sum log stddev
 
     G are the lambda-returns of predicted rewards and values over the rollout, through which the gradient reaches the
-    policy's parameters. With several `model.value_heads` it is their mean less stddev. With `loss.policy_normalise`
-    the return is divided by the range of G over the states, its 5 to 95 percentiles.
+    policy's parameters. With several `model.value_heads` it is their mean less stddev.
 
     Args:
       model: that imagined.
       imagined: by `imagine_behaviour`.
-      reward_error: float32, root mean square of what the model's rewards are wrong by: as small as a range may be.
 
     Source: Dreamer (Hafner et al. 2020), Sec. 3 and Algorithm 1, with the entropy of DreamerV2 (2021).
     """
-    settings = model.config.loss
     returns = pessimistic(imagined.returns)
-    unit = _range(returns[:, :-1], reward_error) if settings.policy_normalise else 1.0
     reward = tf.reduce_mean(returns[:, :-1])
     entropy = tf.reduce_mean(tf.reduce_sum(tf.math.log(imagined.ahead.stddev), -1))
-    loss = -(reward / unit + ENTROPY_SCALE * entropy)
+    loss = -(reward + ENTROPY_SCALE * entropy)
     return ActorTerms(loss, reward, tf.reduce_mean(imagined.ahead.stddev))
-
-
-def _range(returns: tf.Tensor, least: tf.Tensor | float) -> tf.Tensor:
-    """From the 5 to the 95 percentile of all entries, a constant for gradients; at least `least`, and not 0."""
-    ordered = tf.sort(tf.reshape(tf.stop_gradient(returns), [-1]))
-    last = tf.cast(tf.size(ordered) - 1, tf.float32)
-    low, high = (ordered[tf.cast(tf.round(share * last), tf.int32)] for share in (0.05, 0.95))
-    return tf.maximum(tf.maximum(high - low, least), 1e-6)

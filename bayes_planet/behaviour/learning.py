@@ -103,7 +103,7 @@ def _in_imagination(
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(actor_variables)
         imagined = imagine_behaviour(model, seen.posterior, seen.weights, seed)
-        actor = actor_terms(model, imagined, seen.reward_error)
+        actor = actor_terms(model, imagined)
         loss = actor.loss / replicas
     own = _gradients(tape, loss, actor_variables)
     with tf.GradientTape(watch_accessed_variables=False) as tape:

@@ -43,7 +43,7 @@ def noise_of_round(
 
 
 def noise_of_episode(train: TrainConfig, episode: int, returns: Callable[[], Mapping[int, float]] = dict) -> float:
-    """The stddev of the noise on the actions of training episode 0, 1, ...: annealed linearly, then constant.
+    """The stddev of the noise on the actions of training episode 0, 1, ....
 
     With `train.exploration_noise_early` that in every second episode, until the agent is better than random actions.
 
@@ -54,10 +54,7 @@ def noise_of_episode(train: TrainConfig, episode: int, returns: Callable[[], Map
     """
     if train.exploration_noise_early and _explores_early(train, episode, returns()):
         return train.exploration_noise_early
-    if not train.exploration_anneal_episodes:
-        return train.exploration_noise
-    done = min(1.0, episode / train.exploration_anneal_episodes)
-    return (1.0 - done) * train.exploration_noise + done * train.exploration_noise_final
+    return train.exploration_noise
 
 
 def _explores_early(train: TrainConfig, episode: int, returns: Mapping[int, float]) -> bool:

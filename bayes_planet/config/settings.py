@@ -90,7 +90,6 @@ class LossConfig(Settings):
     overshooting_scale: float = setting(100.0, "with overshooting_steps, factor on these rewards' mean negative log-likelihood", at_least(0), change="announced")
     value_discount: float = setting(0.97, "with model.value, the factor by which a reward counts less for each agent step that it comes later", within(0, 1, "0 to below 1", open_high=True), change="announced")
     policy_horizon: int = setting(12, "with model.policy, agent steps of imagination that the actor learns from", at_least(1, "agent steps"), "Dreamer has 15", change="announced")
-    policy_normalise: bool = setting(False, "with model.policy, returns are counted in ranges (5 to 95 percentiles) of the returns from the batch's states, so that the entropy counts the same whatever rewards are", source="DreamerV3 (Hafner et al. 2023)", change="announced")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,8 +157,6 @@ class TrainConfig(Settings):
     clip_ratio: float = setting(0.0, "largest norm of a matrix's or convolution's gradient, as a share of its own norm; 0: any", at_least(0), "adaptive gradient clipping (Brock et al. 2021); DreamerV3 has 0.3", change="announced")
     exploration_noise: float = setting(0.3, "stddev of the normal noise on actions while collecting", at_least(0), "PlaNet, App. A", change="announced")
     exploration_noise_early: float = setting(0.0, "that stddev in every second episode, as long as the agent's last three other episodes bring no more on average than the best seed episode; 0: never. TF-Agents' agent has none", at_least(0), change="announced")
-    exploration_noise_final: float = setting(0.1, "that stddev after train.exploration_anneal_episodes, with which an agent is analysed too and `predict` explores", at_least(0), change="announced")
-    exploration_anneal_episodes: int = setting(0, "training episodes over which exploration_noise changes linearly to exploration_noise_final; 0: it never does. TF-Agents' agent does not anneal", at_least(0, "episodes"), "as TD-MPC does, Hansen et al. 2022", change="announced")
     average_decay: float = setting(0.0, "decay of the moving average of the parameters, which acts, is evaluated and saved, while training goes on from the parameters themselves; early less, (1 + updates) / (10 + updates); 0: no average. TF-Agents' agent has none", within(0, 1, "0, or a number below 1 such as 0.9995", open_high=True), "Polyak and Juditsky, 1992", change="announced")
     precision: str = setting("auto", "compute type of matrix products and convolutions: float32, bfloat16, auto (bfloat16 where the processor or accelerator has matrix units for it); parameters are float32", one_of("auto", "float32", "bfloat16"))
     xla: str = setting("auto", "compile update and plan with XLA: always, never, auto (on GPU and TPU)", one_of("auto", "always", "never"), part="machine")

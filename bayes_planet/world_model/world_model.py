@@ -33,14 +33,12 @@ class Seen(NamedTuple):
     """Results of the world model's loss that the actor and the value use too.
 
     The posterior State [B, T, ...], one weight sample of the transition, features [B * (T - D), D, Z + H] predicted
-    ahead of the posterior (None without `loss.overshooting_steps`), the root mean square, float32 [], of what the
-    model's rewards are wrong by, and the embedding [B, T, E] of what was observed.
+    ahead of the posterior (None without `loss.overshooting_steps`), and the embedding [B, T, E] of what was observed.
     """
 
     posterior: State
     weights: dict
     ahead: tf.Tensor | None
-    reward_error: tf.Tensor
     embedded: tf.Tensor
 
 
@@ -393,5 +391,4 @@ class WorldModel(tf.Module):
         metrics["state/posterior_stddev"] = mean(tf.reduce_mean(posterior.stddev, -1))
         metrics["state/prior_stddev"] = mean(tf.reduce_mean(prior.stddev, -1))
         metrics["loss/total"] = total
-        reward_error = tf.sqrt(2.0 * tf.maximum(reward - unit_gaussian_constant(1) * share_of_steps, 0.0))
-        return LossTerms(total, metrics, Seen(posterior, weights, ahead, tf.stop_gradient(reward_error), embedded))
+        return LossTerms(total, metrics, Seen(posterior, weights, ahead, embedded))

@@ -39,9 +39,11 @@ def parts(four) -> Agent:
     return build(config_of(), four.observation_space, four.action_space)
 
 
-def collector_of(workers: Workers, parts: Agent, *overrides: str, told: list[str] | None = None) -> Collector:
+def collector_of(
+    workers: Workers, parts: Agent, *overrides: str, told: list[str] | None = None, returns: dict | None = None
+) -> Collector:
     note = (lambda text: None) if told is None else told.append
-    return Collector(config_of(*overrides), workers, parts.actor, 1, note)
+    return Collector(config_of(*overrides), workers, parts.actor, 1, note, returns=lambda: returns or {})
 
 
 def at_step(number: int, action: Callable[[], None]) -> Callable[[], None]:
@@ -192,13 +194,11 @@ def test_seed_episodes_have_rounds_of_their_own(four, parts, taken, expected):
 
 
 def test_each_episode_of_a_round_has_its_own_noise(four, parts):
-    """Annealed to nothing at episode 4: of the round 3, 4 the second is what it is without any noise."""
-    annealed = ("train.exploration_noise=0.4", "train.exploration_anneal_episodes=4", "train.exploration_noise_final=0")
-    anneal = (PLANNED, *annealed, "train.episodes=5")
+    """An agent no better than random explores early in odd episodes: the even one is what it is without any noise."""
     none = (PLANNED, "train.exploration_noise=0", "train.episodes=5")
     (noisy, still), (plain, other) = (
-        collector_of(four, parts, *overrides).collect([3, 4, 5, 6], lambda: None).episodes[:2]
-        for overrides in (anneal, none)
+        collector_of(four, parts, *overrides, returns={0: 1.0}).collect([3, 4, 5, 6], lambda: None).episodes[:2]
+        for overrides in ((*none, "train.exploration_noise_early=0.2"), none)
     )
     np.testing.assert_array_equal(still["action"], other["action"])
     assert 0 < np.mean(np.abs(noisy["action"] - plain["action"])) < 0.3

@@ -1,4 +1,4 @@
-"""Exploration noise: its annealing, its random stream, and that the collector's actions hold it."""
+"""Exploration noise: its stddev, its random stream, and that the collector's actions hold it."""
 
 import numpy as np
 import tensorflow as tf
@@ -10,14 +10,6 @@ from bayes_planet.envs import Workers
 from bayes_planet.runs.seeds import Stream, seed_words
 from bayes_planet.training.build import build
 from tests.training.walk import Walk
-
-
-def test_its_stddev_is_annealed_linearly():
-    annealed = TrainConfig(exploration_noise=0.5, exploration_noise_final=0.1, exploration_anneal_episodes=8)
-    found = [noise_of_episode(annealed, episode) for episode in range(11)]
-    np.testing.assert_allclose(found, [0.5, 0.45, 0.4, 0.35, 0.3, 0.25, 0.2, 0.15, 0.1, 0.1, 0.1])
-    assert {noise_of_episode(TrainConfig(exploration_noise=0.5), episode) for episode in (0, 1, 900)} == {0.5}
-
 
 EARLY = TrainConfig(exploration_noise=0.3, exploration_noise_early=1.0, seed_episodes=3, episodes=20)
 
@@ -91,6 +83,3 @@ def test_the_collector_adds_it_to_the_plan():
         fold = tf.random.experimental.stateless_fold_in
         expected = [tf.random.stateless_normal([loud.shape[1]], fold(tf.constant(seed), 2)) for seed in seeds]
         np.testing.assert_array_equal(loud, np.sign(expected))
-        calm = actions(workers, "train.exploration_noise=0")
-        annealed = ("train.exploration_noise_final=0", "train.exploration_anneal_episodes=4")  # 0 in episode 4
-        np.testing.assert_array_equal(actions(workers, "train.exploration_noise=1e6", *annealed), calm)

@@ -68,8 +68,8 @@ def imagined_by(model, posterior: State, words: tf.Tensor | None = None):
     return imagine_behaviour(model, posterior, weights, seed(4) if words is None else words)
 
 
-def imagined_terms(model, posterior: State, reward_error: float = 0.0):
-    return actor_terms(model, imagined_by(model, posterior), reward_error)
+def imagined_terms(model, posterior: State):
+    return actor_terms(model, imagined_by(model, posterior))
 
 
 @pytest.fixture
@@ -146,9 +146,9 @@ def test_the_value_learns_what_the_policy_earns(constants):
 
 
 def test_several_values_learn_each_their_own_returns_and_the_policy_their_mean_less_stddev(constants):
-    """Against the definition, and the policy's gradient against finite differences, in units of the returns' range."""
+    """Against the definition, and the policy's gradient against finite differences."""
     constants(START_FRACTION=1.0, ENTROPY_SCALE=0.0, VALUE_TRACE=0.6)
-    model = policy_model({"policy_horizon": 2, "value_discount": 0.8, "policy_normalise": True}, value_heads=3)
+    model = policy_model({"policy_horizon": 2, "value_discount": 0.8}, value_heads=3)
     posterior = filtered(model, tiny_batch())
     bias, kernel = model.require_policy().trainable_variables[-1:-3:-1]
     kernel.assign(0.2 * kernel)
@@ -169,29 +169,22 @@ def test_several_values_learn_each_their_own_returns_and_the_policy_their_mean_l
         return np.stack(each), np.stack(rates)
 
     with tf.GradientTape() as tape:
-        found = imagined_terms(model, posterior, reward_error=1e-3)
+        found = imagined_terms(model, posterior)
     gradient = tape.gradient(found.loss, bias).numpy()
     each, rates = returns()
     together = each.mean(0) - each.std(0)
     np.testing.assert_allclose(found.reward, together[:, :2].mean(), rtol=1e-5)
     expected = 0.5 * (np.square(each - rates)[:, :, :2].mean() + np.log(2 * np.pi))
     np.testing.assert_allclose(imagined_value_nll(model, imagined_by(model, posterior)), expected, rtol=1e-4)
-    ordered = np.sort(together[:, :2].ravel())
-    unit = ordered[round(0.95 * 23)] - ordered[round(0.05 * 23)]
-    assert unit > 1e-3
     before = bias.numpy()
     for place in range(4):
         values = []
         for change in (4e-3, -4e-3):
             bias.assign(before + change * np.eye(4, dtype=np.float32)[place])
             each, _ = returns()
-            values.append((each.mean(0) - each.std(0))[:, :2].astype(np.float64).mean() / unit)
+            values.append((each.mean(0) - each.std(0))[:, :2].astype(np.float64).mean())
         bias.assign(before)
-        np.testing.assert_allclose(gradient[place], -(values[0] - values[1]) / 8e-3, rtol=0.05, atol=5e-4)
-    # What the model's rewards are wrong by is the least range.
-    with tf.GradientTape() as tape:
-        coarse = imagined_terms(model, posterior, reward_error=100.0 * unit)
-    np.testing.assert_allclose(tape.gradient(coarse.loss, bias), gradient / 100.0, rtol=1e-3, atol=1e-7)
+        np.testing.assert_allclose(gradient[place], -(values[0] - values[1]) / 8e-3, rtol=0.05, atol=5e-5)
 
 
 @pytest.mark.parametrize("sampling", ["per_sequence", "per_step", "mean"])

@@ -86,11 +86,21 @@ def random_shift(sequences: tf.Tensor, pixels: int, seed: tf.Tensor) -> tf.Tenso
     """
     if not pixels:
         return sequences
-    height, width = sequences.shape[2:4]
-    offsets = tf.random.stateless_uniform([2, tf.shape(sequences)[0], 1], seed, -pixels, pixels + 1, tf.int32)
-    rows, columns = (
-        tf.clip_by_value(tf.range(length)[None] + offset, 0, length - 1)
-        for length, offset in zip((height, width), tf.unstack(offsets), strict=True)
-    )
-    moved = tf.gather(sequences, rows, axis=2, batch_dims=1)
-    return tf.ensure_shape(tf.gather(moved, columns, axis=3, batch_dims=1), sequences.shape)
+    steps, height, width, channels = sequences.shape[1:]
+    padded = _repeat_edges(sequences, pixels, 2)  # rows of bytes side by side, so that moving is copying
+    padded = _repeat_edges(tf.reshape(padded, [-1, steps, height + 2 * pixels, width, channels]), pixels, 3)
+    padded = tf.reshape(padded, [-1, steps, height + 2 * pixels, (width + 2 * pixels) * channels])
+    starts = tf.random.stateless_uniform([2, tf.shape(sequences)[0]], seed, 0, 2 * pixels + 1, tf.int32)
+
+    def window(one: tuple[tf.Tensor, tf.Tensor, tf.Tensor]) -> tf.Tensor:
+        images, row, column = one
+        return tf.slice(images, [0, row, column * channels], [steps, height, width * channels])
+
+    moved = tf.map_fn(window, (padded, starts[0], starts[1]), fn_output_signature=sequences.dtype)
+    return tf.ensure_shape(tf.reshape(moved, tf.shape(sequences)), sequences.shape)
+
+
+def _repeat_edges(images: tf.Tensor, count: int, axis: int) -> tf.Tensor:
+    """The first and the last entry of an axis `count` times more."""
+    first, last = tf.split(images, [1, -1], axis)[0], tf.split(images, [-1, 1], axis)[1]
+    return tf.concat([first] * count + [images] + [last] * count, axis)

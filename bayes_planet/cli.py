@@ -66,8 +66,8 @@ def _run(options: "argparse.Namespace") -> int:
         from bayes_planet.config import presets
 
         # After `--config a b` a key=value item would be taken for a preset.
-        stack = [item for item in options.config if not presets.is_override(item)]
-        overrides = [item for item in options.config if presets.is_override(item)] + options.overrides
+        stack, overrides = presets.apart(options.config)
+        overrides += options.overrides
         return train(stack, overrides, options.logdir, options.device, options.strategy, options.change)
     if options.command == "report":
         from bayes_planet.commands.report import report

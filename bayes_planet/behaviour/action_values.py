@@ -65,7 +65,7 @@ def transitions(batch: Mapping[str, tf.Tensor], features: tf.Tensor, discount: f
         factor *= discount
     state, following, action = later(features, 0), later(features, RETURN_STEPS), later(batch["action"], 1)
     found = Transitions(state, action, reward, following, factor * goes, known)
-    return Transitions(*(tf.reshape(tf.stop_gradient(value), [-1, *value.shape[2:]]) for value in found))
+    return Transitions(*(tf.reshape(value, [-1, *value.shape[2:]]) for value in found))
 
 
 def value_targets(model: BehaviourModel, after: Transitions, seed: tf.Tensor) -> tf.Tensor:

@@ -9,6 +9,7 @@ from bayes_planet.behaviour.action_values import action_value_nll, actor_loss, t
 from bayes_planet.behaviour.actor_loss import actor_terms, imagine_behaviour
 from bayes_planet.behaviour.model import BehaviourModel
 from bayes_planet.behaviour.value_loss import imagined_value_nll, value_terms
+from bayes_planet.world_model.losses import unit_gaussian_constant
 from bayes_planet.world_model.world_model import LossTerms, Seen, WorldModel
 
 
@@ -35,7 +36,10 @@ def loss_and_gradients(
         raise ValueError(f"The batch has {sorted(batch)}. Accepted with model.value: also is_terminal.")
     with tf.GradientTape() as tape:
         terms = model.loss(batch, seed=seed, valid_steps=valid_steps, replicas=replicas, **options)
-    gradients = tape.gradient(terms.total, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        total = terms.total
+        if behaves and model.config.model.action_value:
+            total += _for_the_encoder(model, batch, terms.seen, seed, replicas)
+    gradients = tape.gradient(total, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
     if not behaves or terms.seen is None:
         return terms, gradients
     if model.config.model.policy:
@@ -73,13 +77,25 @@ def _of_actor(
     return _in_imagination(model, seen, seed, replicas)
 
 
+def _for_the_encoder(
+    model: BehaviourModel, batch: Mapping[str, tf.Tensor], seen: Seen, seed: tf.Tensor, replicas: int
+) -> tf.Tensor:
+    """What values of actions are wrong by, float32 [], whose gradient reaches the encoder and no latent state."""
+    posterior = seen.posterior._replace(mean=tf.stop_gradient(seen.posterior.mean))
+    after = transitions(batch, model.behaviour_features(posterior, seen.embedded), model.config.loss.value_discount)
+    target = value_targets(model, after, tf.random.experimental.stateless_fold_in(seed, 6))
+    error = action_value_nll(model, after, target) - unit_gaussian_constant(1)
+    return model.config.loss.reward_scale * model.counted_value(error / replicas, replicas)
+
+
 def _by_action_values(
     model: BehaviourModel, batch: Mapping[str, tf.Tensor], seen: Seen, seed: tf.Tensor, replicas: int
 ) -> tuple[LossTerms, dict[int, tf.Tensor]]:
     """The values of actions learn what followed them in the replay, the actor their gradient."""
     fold = tf.random.experimental.stateless_fold_in
-    features = model.behaviour_features(seen.posterior, seen.embedded)
-    after = transitions(batch, features, model.config.loss.value_discount)
+    after = transitions(
+        batch, model.behaviour_features(seen.posterior, seen.embedded), model.config.loss.value_discount
+    )
     target = value_targets(model, after, fold(seed, 0))
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(model.value_variables)

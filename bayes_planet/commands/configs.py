@@ -28,7 +28,6 @@ def configs(names: Sequence[str], all_settings: bool = False) -> int:
         Console().print(table)
         return 0
     with user_errors(presets.ConfigError):
-        overrides = [name for name in names if presets.is_override(name)]
-        config = presets.load([name for name in names if not presets.is_override(name)], overrides)
+        config = presets.load(*presets.apart(names))
     print(OmegaConf.to_yaml(OmegaConf.structured(config)), end="")
     return 0

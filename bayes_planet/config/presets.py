@@ -78,9 +78,10 @@ def overridden(config: Config, overrides: Sequence[str]) -> Config:
     return load([flatten(config)], overrides)
 
 
-def is_override(item: str) -> bool:
-    """Whether an item of a command line is 'key=value', and not a preset or the path of a file."""
-    return re.match(r"\w+(\.\w+)*=", item) is not None
+def apart(items: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The presets and files of a command line, and its 'key=value' items, which may stand among them."""
+    overrides = [item for item in items if re.match(r"\w+(\.\w+)*=", item)]
+    return [item for item in items if item not in overrides], overrides
 
 
 def layers(presets: Sequence[str | Mapping[str, Any]]) -> list[tuple[str, dict[str, Any]]]:

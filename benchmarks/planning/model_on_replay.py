@@ -192,8 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> list[dict[str, Any]]:
     parser.add_argument("--every", type=int, default=500, help="updates between examinations (default: 500)")
     parser.add_argument("--config", nargs="+", required=True, help="presets, then KEY=VALUE")
     options = parser.parse_args(arguments)
-    stack = [each for each in options.config if "=" not in each]
-    config = presets.load(stack, [each for each in options.config if "=" in each])
+    config = presets.load(*presets.apart(options.config))
     return measure(options.run, config, options.train, options.held, options.updates, options.every)
 
 

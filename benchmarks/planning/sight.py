@@ -125,8 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--angles", type=int, nargs="*", default=[], help="entries of the state that are angles")
     parser.add_argument("--config", nargs="+", required=True, help="presets, then KEY=VALUE")
     options = parser.parse_args(arguments)
-    stack = [each for each in options.config if "=" not in each]
-    config = presets.load(stack, [each for each in options.config if "=" in each])
+    config = presets.load(*presets.apart(options.config))
     for found in measure(config, options.episodes, options.updates, options.angles):
         print(json.dumps(found), flush=True)
 

@@ -153,8 +153,8 @@ def episode_return(simulator: CheetahSimulator, config: Config, index: int) -> f
 
 def configured(stack: Sequence[str], overrides: Sequence[str]) -> tuple[Config, list[str], list[str]]:
     """The settings of presets that come with overrides among and after them, and the two apart."""
-    names = [item for item in stack if "=" not in item]
-    given = [item for item in stack if "=" in item] + list(overrides)
+    names, given = presets.apart(stack)
+    given += overrides
     return presets.load([names[0], "cheetah_run", *names[1:]], given), names, given
 
 

@@ -124,7 +124,7 @@ def test_commands_train_each_task_and_seed_as_the_presets_say(tmp_path):
     assert [job.name for job in training] == [job.name for job in final] == names
     words = training[3].arguments
     given = words[words.index("--config") + 1 :]
-    config = presets.load([each for each in given if "=" not in each], [each for each in given if "=" in each])
+    config = presets.load(*presets.apart(given))
     assert (config.env.name, config.env.action_repeat, config.seed) == ("dm_control/finger-spin", 2, 3)
     assert (config.train.episodes, config.train.batch_size) == (50, 8)
     assert final[3].output == tmp_path / "finger_spin_seed3" / FINAL

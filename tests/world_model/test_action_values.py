@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from bayes_planet.behaviour.action_values import action_value_nll, actor_loss, transitions, value_targets
+from bayes_planet.behaviour.learning import loss_and_gradients
 from bayes_planet.config import Config, ModelConfig, PlannerConfig, TrainConfig
 from bayes_planet.config.constants import RETURN_STEPS, SKIPPED_ROWS
 from bayes_planet.training.learner import Learner
@@ -24,9 +25,21 @@ def model():
 
 
 def seen_by(model, batch):
-    """What values and actor read of a batch: latent features and embeddings."""
+    """What values and actor read of a batch: means of the latent state and embeddings."""
     embedded = model.embed(model.prepare(batch, seed(0)))
     return model.behaviour_features(model.observe(batch, seed(1))[0], embedded)
+
+
+def test_no_noise_is_in_what_values_and_actor_read(model):
+    """In the first row, where no noise of an earlier row has an effect: another sample of the state, the same features."""
+    batch = tiny_batch(4, ROWS)
+    embedded = model.embed(model.prepare(batch, seed(0)))
+    ours, other = (model.observe(batch, seed(number))[0] for number in (1, 2))
+    assert not np.allclose(ours.sample[:, 0], other.sample[:, 0])
+    read = [model.behaviour_features(state, embedded)[:, 0] for state in (ours, other)]
+    assert read[0].shape[-1] == model.behaviour_size
+    np.testing.assert_allclose(read[0], tf.concat([ours.mean[:, 0], embedded[:, 0]], -1))
+    np.testing.assert_allclose(*read, rtol=1e-5, atol=1e-6)
 
 
 def by_hand(batch, features, discount):
@@ -178,3 +191,36 @@ def test_settings_that_do_not_go_together_are_refused():
         Config(model=acts, planner=PlannerConfig(method="icem", policy_candidates=4))
     with pytest.raises(ValueError, match=r"train\.sequence_length is 5\. Accepted: 6 or more with model\.action_value"):
         Config(model=ModelConfig(**ACTS), train=TrainConfig(sequence_length=5))
+
+
+def test_the_values_error_reaches_the_encoder_and_nothing_else_of_the_world_model(model):
+    """The gradient of the sum of losses, less that of the world model's loss, against the values' error by itself."""
+    batch = tiny_batch(4, ROWS)
+    variables = list(model.trainable_variables)
+    options = {
+        "seed": seed(1),
+        "weight_seed": seed(2),
+        "num_data": tf.constant(100.0),
+        "weight_kl_scale": tf.constant(1.0),
+    }
+    with tf.GradientTape() as tape:
+        terms = model.loss(batch, **options)
+    alone = tape.gradient(terms.total, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+    _, together = loss_and_gradients(model, variables, batch, **options)
+    with tf.GradientTape() as tape:
+        embedded = model.embed(model.prepare(batch, tf.random.experimental.stateless_fold_in(seed(1), 0)))
+        after = transitions(
+            batch, model.behaviour_features(terms.seen.posterior, embedded), model.config.loss.value_discount
+        )
+        target = value_targets(model, after, tf.random.experimental.stateless_fold_in(seed(1), 6))
+        error = model.config.loss.reward_scale * action_value_nll(model, after, target)
+    encoder = [
+        variable for each in model.encoders.values() for layer in each.layers for variable in layer.trainable_variables
+    ]
+    expected = {id(each): value for each, value in zip(encoder, tape.gradient(error, encoder), strict=True)}
+    assert all(float(tf.norm(value)) > 0 for value in expected.values())
+    own = {id(variable) for variable in model.behaviour_variables}
+    for variable, sum_of_both, part in zip(variables, together, alone, strict=True):
+        if id(variable) not in own:
+            added = expected.get(id(variable), 0.0)
+            np.testing.assert_allclose(sum_of_both - part, added, rtol=1e-3, atol=1e-4, err_msg=variable.name)

@@ -1,4 +1,4 @@
-"""What acts in latent states: the actor network, values, and what they learn in imagination."""
+"""What acts in latent states: the actor network, values, and what they learn from the replay or in imagination."""
 
 from bayes_planet.behaviour.model import BehaviourModel
 

@@ -37,7 +37,7 @@ def loss_and_gradients(
     with tf.GradientTape() as tape:
         terms = model.loss(batch, seed=seed, valid_steps=valid_steps, replicas=replicas, **options)
         total = terms.total
-        if behaves and model.config.model.action_value:
+        if behaves and terms.seen is not None and model.config.model.action_value:
             total += _for_the_encoder(model, batch, terms.seen, seed, replicas)
     gradients = tape.gradient(total, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
     if not behaves or terms.seen is None:

@@ -5,11 +5,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from bayes_planet.behaviour.action_values import action_value_nll, actor_loss, transitions, value_targets
+from bayes_planet.behaviour.action_values import Transitions, action_value_nll, actor_loss, transitions, value_targets
 from bayes_planet.behaviour.actor_loss import actor_terms, imagine_behaviour
 from bayes_planet.behaviour.model import BehaviourModel
 from bayes_planet.behaviour.value_loss import imagined_value_nll, value_terms
 from bayes_planet.world_model.losses import unit_gaussian_constant
+from bayes_planet.world_model.rssm import State
 from bayes_planet.world_model.world_model import LossTerms, Seen, WorldModel
 
 
@@ -77,12 +78,19 @@ def _of_actor(
     return _in_imagination(model, seen, seed, replicas)
 
 
+def _followed(
+    model: BehaviourModel, batch: Mapping[str, tf.Tensor], posterior: State, embedded: tf.Tensor
+) -> Transitions:
+    """What followed the rows of a batch, with the features that values and actor read."""
+    return transitions(batch, model.behaviour_features(posterior, embedded), model.config.loss.value_discount)
+
+
 def _for_the_encoder(
     model: BehaviourModel, batch: Mapping[str, tf.Tensor], seen: Seen, seed: tf.Tensor, replicas: int
 ) -> tf.Tensor:
     """What values of actions are wrong by, float32 [], whose gradient reaches the encoder and no latent state."""
     posterior = seen.posterior._replace(mean=tf.stop_gradient(seen.posterior.mean))
-    after = transitions(batch, model.behaviour_features(posterior, seen.embedded), model.config.loss.value_discount)
+    after = _followed(model, batch, posterior, seen.embedded)
     target = value_targets(model, after, tf.random.experimental.stateless_fold_in(seed, 6))
     error = action_value_nll(model, after, target) - unit_gaussian_constant(1)
     return model.config.loss.reward_scale * model.counted_value(error / replicas, replicas)
@@ -93,9 +101,7 @@ def _by_action_values(
 ) -> tuple[LossTerms, dict[int, tf.Tensor]]:
     """The values of actions learn what followed them in the replay, the actor their gradient."""
     fold = tf.random.experimental.stateless_fold_in
-    after = transitions(
-        batch, model.behaviour_features(seen.posterior, seen.embedded), model.config.loss.value_discount
-    )
+    after = _followed(model, batch, seen.posterior, seen.embedded)
     target = value_targets(model, after, fold(seed, 0))
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(model.value_variables)

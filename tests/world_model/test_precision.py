@@ -15,5 +15,5 @@ from bayes_planet.world_model.networks.precision import multiplies_bfloat16
     ],
 )
 def test_bfloat16_is_taken_where_it_is_faster(vendor, flags, expected):
-    """Intel's AVX512-BF16 alone was slower than float32 (docs/decisions.md), AMD's faster (results/benchmarks)."""
+    """Intel's AVX512-BF16 alone was slower than float32 (`dtype_policy` says by how much), AMD's faster (results/benchmarks)."""
     assert multiplies_bfloat16(f"vendor_id\t: {vendor}\nflags\t\t: fpu {flags} vme\n") is expected

@@ -21,7 +21,7 @@ class PredictState(NamedTuple):
 
     The latent state (mean, stddev, sample float32 [B, Z], belief [B, H]), the executed action float32 [B, A], with
     `planner.method=icem` the last plan, int64 [2]: which stream of random numbers, and the decisions so far, and with
-    `model.image_change` the last image, uint8 [B, 64, 64, 3].
+    `model.image_encoder=change` the last image, uint8 [B, 64, 64, 3].
     """
 
     mean: np.ndarray

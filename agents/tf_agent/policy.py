@@ -25,9 +25,9 @@ class BayesPlanetPolicy(tf_policy.TFPolicy):
 
     The policy state is a dict, zero before the first step: the latent state ('mean', 'stddev', 'sample' float32
     [B, Z], 'belief' float32 [B, H]), the executed 'action' float32 [B, A], 'step' int32 [B], the decisions made in
-    the episode, with `planner.method=icem` the last plan ('plan_mean', 'plan_elites'), and with `model.image_change`
-    the last 'image' uint8 [B, 64, 64, 3]. It is forgotten where `time_step.is_first()`. Begin with
-    `get_initial_state(B)`.
+    the episode, with `planner.method=icem` the last plan ('plan_mean', 'plan_elites'), and with
+    `model.image_encoder=change` the last 'image' uint8 [B, 64, 64, 3]. It is forgotten where `time_step.is_first()`.
+    Begin with `get_initial_state(B)`.
 
     With a batch size known when tracing, the environments are planned for together. Without (a PolicySaver made
     with `batch_size=None`) they are planned for one by one, so any number works; with `PolicySaver(policy,

@@ -7,8 +7,9 @@ import tensorflow as tf
 
 from bayes_planet.behaviour.actor import bounded
 from bayes_planet.behaviour.model import BehaviourModel
-from bayes_planet.config.constants import LEAST_ROWS, RETURN_STEPS, SKIPPED_ROWS
+from bayes_planet.config.constants import TRANSITION_ROWS
 from bayes_planet.world_model.losses import unit_gaussian_nll
+from bayes_planet.world_model.networks import images
 
 NOISE_STDDEV, NOISE_LIMIT = 0.2, 0.3
 """Of the noise on the actor's actions while it learns, so that values are smooth over actions. Source: TD3, DrQ-v2."""
@@ -17,9 +18,9 @@ BOUND_SCALE = 1e-3
 
 
 class Transitions(NamedTuple):
-    """What followed rows of the replay, float32: features [n, F], the action taken there [n, A], the next rewards'
-    discounted sum [n], features after them [n, F], what the value there counts [n] (0 where the task ended before), and
-    1 where all of it is known, else 0 [n]."""
+    """What followed where the agent was, float32 for n places: features [n, F], the action taken there [n, A], the next
+    rewards' discounted sum [n], features after them [n, F], what the value there counts [n] (0 where the task ended
+    before), and 1 where all of it is known, else 0 [n]."""
 
     features: tf.Tensor
     action: tf.Tensor
@@ -29,47 +30,80 @@ class Transitions(NamedTuple):
     known: tf.Tensor
 
 
-def transitions(batch: Mapping[str, tf.Tensor], features: tf.Tensor, discount: float) -> Transitions:
-    """Of all rows of a batch but its first `SKIPPED_ROWS`, whose states know little, and its last `RETURN_STEPS`.
+def short_sequences(batch: Mapping[str, tf.Tensor], count: int, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Sequences of `TRANSITION_ROWS` rows out of longer ones, each place as likely as any other: [count, R, ...].
 
     Args:
-      batch: 'action' [B, T, A] that led to each row, 'reward', 'mask' and 'is_terminal' [B, T], T at least
-        `LEAST_ROWS`.
-      features: float32 [B, T, F], `behaviour_features` of posterior states and embeddings.
-      discount: by agent step.
+      batch: [B, T, ...].
+      seed: int32 [2].
 
     Raises:
-      ValueError: shorter sequences.
+      ValueError: T is less.
+    """
+    rows = batch["mask"].shape[1]
+    if rows < TRANSITION_ROWS:
+        raise ValueError(
+            f"The batch has sequences of {rows} rows. Accepted with model.action_value=true: {TRANSITION_ROWS} or more."
+        )
+    starts = rows - TRANSITION_ROWS + 1
+    places = tf.random.stateless_uniform([count], seed, 0, tf.shape(batch["mask"])[0] * starts, tf.int32)
+    first = rows * (places // starts) + places % starts
+    chosen = first[:, None] + tf.range(TRANSITION_ROWS)
+    return {name: tf.gather(tf.reshape(value, [-1, *value.shape[2:]]), chosen) for name, value in batch.items()}
+
+
+def observed(
+    model: BehaviourModel, batch: Mapping[str, tf.Tensor], seed: tf.Tensor
+) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
+    """What the encoder reads where the agent is, in row 1, and after its rewards, in the last row; prepared, [B, ...].
+
+    Images, each with the one before, are moved by `loss.image_shift`.
+
+    Args:
+      batch: 'image' uint8 [B, R, 64, 64, 3] and/or 'state' [B, R, n], with R = `TRANSITION_ROWS`.
+      seed: int32 [2].
+    """
+    fold = tf.random.experimental.stateless_fold_in
+    ends = {}
+    for number, row in enumerate((1, TRANSITION_ROWS - 1)):
+        found = {name: batch[name][:, row] for name in model.observation_shapes}
+        if "image" in found:
+            pair = batch["image"][:, row - 1 : row + 1]
+            pair = images.random_shift(pair, model.config.loss.image_shift, fold(seed, number))
+            found |= {"image": pair[:, 1], "previous_image": pair[:, 0]}
+        ends[row] = model.prepare(found, fold(seed, 2 + number))
+    here, after = ends.values()
+    return here, after
+
+
+def transitions(
+    batch: Mapping[str, tf.Tensor], features: tf.Tensor, following: tf.Tensor, discount: float
+) -> Transitions:
+    """What followed row 1 of short sequences.
+
+    Args:
+      batch: 'action' [B, R, A] that led to each row, 'reward', 'mask' and 'is_terminal' [B, R], with
+        R = `TRANSITION_ROWS`.
+      features, following: float32 [B, F], of row 1 and of the last.
+      discount: by agent step.
 
     Source: n-step returns as in DrQ-v2 (Yarats et al. 2022), Eq. 2.
     """
-    rows = features.shape[1]
-    if rows < LEAST_ROWS:
-        raise ValueError(
-            f"The batch has sequences of {rows} rows. Accepted with model.action_value=true: {LEAST_ROWS} or more."
-        )
-    count = rows - SKIPPED_ROWS - RETURN_STEPS
-
-    def later(value: tf.Tensor, steps: int) -> tf.Tensor:
-        return value[:, SKIPPED_ROWS + steps : SKIPPED_ROWS + steps + count]
-
     mask = tf.cast(batch["mask"], tf.float32)
     goes_on = 1.0 - tf.cast(batch["is_terminal"], tf.float32)
-    goes = later(goes_on, 0)
-    known = later(mask, 0) * goes  # after an end there is no action
+    goes = goes_on[:, 1]
+    known = mask[:, 1] * goes  # after an end there is no action
     reward, factor = tf.zeros_like(goes), 1.0
-    for step in range(1, RETURN_STEPS + 1):
-        known *= tf.maximum(later(mask, step), 1.0 - goes)
-        reward += factor * goes * later(batch["reward"], step)
-        goes *= later(goes_on, step)
+    for row in range(2, TRANSITION_ROWS):
+        known *= tf.maximum(mask[:, row], 1.0 - goes)
+        reward += factor * goes * batch["reward"][:, row]
+        goes *= goes_on[:, row]
         factor *= discount
-    state, following, action = later(features, 0), later(features, RETURN_STEPS), later(batch["action"], 1)
-    found = Transitions(state, action, reward, following, factor * goes, known)
-    return Transitions(*(tf.reshape(value, [-1, *value.shape[2:]]) for value in found))
+    return Transitions(features, batch["action"][:, 2], reward, following, factor * goes, known)
 
 
 def value_targets(model: BehaviourModel, after: Transitions, seed: tf.Tensor) -> tf.Tensor:
-    """What each row's action is worth, float32 [n], as a rate of reward: no lower or higher than a reward ever was.
+    """What each action is worth, float32 [n], as a rate of reward: no lower or higher than a reward ever was.
 
     Args:
       model: with `model.action_value`.

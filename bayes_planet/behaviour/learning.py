@@ -5,12 +5,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from bayes_planet.behaviour.action_values import Transitions, action_value_nll, actor_loss, transitions, value_targets
+from bayes_planet.behaviour.action_values import action_value_nll, actor_loss, observed, transitions, value_targets
 from bayes_planet.behaviour.actor_loss import actor_terms, imagine_behaviour
 from bayes_planet.behaviour.model import BehaviourModel
 from bayes_planet.behaviour.value_loss import imagined_value_nll, value_terms
-from bayes_planet.world_model.losses import unit_gaussian_constant
-from bayes_planet.world_model.rssm import State
 from bayes_planet.world_model.world_model import LossTerms, Seen, WorldModel
 
 
@@ -37,14 +35,11 @@ def loss_and_gradients(
         raise ValueError(f"The batch has {sorted(batch)}. Accepted with model.value: also is_terminal.")
     with tf.GradientTape() as tape:
         terms = model.loss(batch, seed=seed, valid_steps=valid_steps, replicas=replicas, **options)
-        total = terms.total
-        if behaves and terms.seen is not None and model.config.model.action_value:
-            total += _for_the_encoder(model, batch, terms.seen, seed, replicas)
-    gradients = tape.gradient(total, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-    if not behaves or terms.seen is None:
+    gradients = tape.gradient(terms.total, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+    if not behaves or terms.seen is None or model.config.model.action_value:
         return terms, gradients
     if model.config.model.policy:
-        added, own = _of_actor(model, batch, terms.seen, tf.random.experimental.stateless_fold_in(seed, 5), replicas)
+        added, own = _in_imagination(model, terms.seen, tf.random.experimental.stateless_fold_in(seed, 5), replicas)
     else:
         added, own = _from_replay(model, batch, terms.seen, valid_steps)
     total = terms.total + added.total
@@ -54,67 +49,53 @@ def loss_and_gradients(
     ]
 
 
-def further_gradients(
-    model: BehaviourModel, batch: Mapping[str, tf.Tensor], seen: Seen, seed: tf.Tensor, replicas: int = 1
-) -> list[tf.Tensor]:
+def further_gradients(model: BehaviourModel, seen: Seen, seed: tf.Tensor, replicas: int = 1) -> list[tf.Tensor]:
     """Gradients of `behaviour_variables` with other noise on the states of a batch (`train.behaviour_updates`).
 
     Args:
-      model: with `model.policy`.
-      batch, replicas: as of `loss_and_gradients`.
+      model: with `model.policy`, which learns in imagination.
       seen: of the loss of that batch.
       seed: int32 [2], another one for each call.
+      replicas: as of `loss_and_gradients`.
     """
-    _, own = _of_actor(model, batch, seen, seed, replicas)
+    _, own = _in_imagination(model, seen, seed, replicas)
     return [own[id(variable)] for variable in model.behaviour_variables]
 
 
-def _of_actor(
-    model: BehaviourModel, batch: Mapping[str, tf.Tensor], seen: Seen, seed: tf.Tensor, replicas: int
-) -> tuple[LossTerms, dict[int, tf.Tensor]]:
-    """What actor and value learn: by the actions in the replay, or in imagination."""
-    if model.config.model.action_value:
-        return _by_action_values(model, batch, seen, seed, replicas)
-    return _in_imagination(model, seen, seed, replicas)
+def action_value_gradients(
+    model: BehaviourModel, batch: Mapping[str, tf.Tensor], seed: tf.Tensor, replicas: int = 1
+) -> tuple[dict[str, tf.Tensor], list[tf.Tensor]]:
+    """With `model.action_value` what is to be logged, and the gradients of `behaviour_variables` and, after them, of
+    `encoder_variables`: values learn what followed in the replay and teach the encoder what they need to see, the actor
+    follows their gradient.
 
+    Args:
+      batch: short sequences, as `action_values.observed` and `transitions` take them.
+      seed: int32 [2].
+      replicas: as of `loss_and_gradients`.
 
-def _followed(
-    model: BehaviourModel, batch: Mapping[str, tf.Tensor], posterior: State, embedded: tf.Tensor
-) -> Transitions:
-    """What followed the rows of a batch, with the features that values and actor read."""
-    return transitions(batch, model.behaviour_features(posterior, embedded), model.config.loss.value_discount)
-
-
-def _for_the_encoder(
-    model: BehaviourModel, batch: Mapping[str, tf.Tensor], seen: Seen, seed: tf.Tensor, replicas: int
-) -> tf.Tensor:
-    """What values of actions are wrong by, float32 [], whose gradient reaches the encoder and no latent state."""
-    posterior = seen.posterior._replace(mean=tf.stop_gradient(seen.posterior.mean))
-    after = _followed(model, batch, posterior, seen.embedded)
-    target = value_targets(model, after, tf.random.experimental.stateless_fold_in(seed, 6))
-    error = action_value_nll(model, after, target) - unit_gaussian_constant(1)
-    return model.config.loss.reward_scale * model.counted_value(error / replicas, replicas)
-
-
-def _by_action_values(
-    model: BehaviourModel, batch: Mapping[str, tf.Tensor], seen: Seen, seed: tf.Tensor, replicas: int
-) -> tuple[LossTerms, dict[int, tf.Tensor]]:
-    """The values of actions learn what followed them in the replay, the actor their gradient."""
+    Source: DrQ-v2 (Yarats et al. 2022), Sec. 3.1.
+    """
     fold = tf.random.experimental.stateless_fold_in
-    after = _followed(model, batch, seen.posterior, seen.embedded)
-    target = value_targets(model, after, fold(seed, 0))
+    here, following = observed(model, batch, fold(seed, 0))
+    learning = [*model.value_variables, *model.encoder_variables]
+    after = tf.cast(model.embed(following), tf.float32)
     with tf.GradientTape(watch_accessed_variables=False) as tape:
-        tape.watch(model.value_variables)
-        value = action_value_nll(model, after, target)
-        total = model.config.loss.reward_scale * value / replicas
-    own = _gradients(tape, total, model.value_variables)
+        tape.watch(learning)
+        features = tf.cast(model.embed(here), tf.float32)
+        followed = transitions(batch, features, after, model.config.loss.value_discount)
+        target = value_targets(model, followed, fold(seed, 1))
+        value = action_value_nll(model, followed, target) / replicas
+        total = model.config.loss.reward_scale * value
+    gradients = tape.gradient(total, learning)
+    followed = followed._replace(features=tf.stop_gradient(features))
     actor_variables = list(model.require_policy().trainable_variables)
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(actor_variables)
-        loss, reward = actor_loss(model, after, fold(seed, 1))
+        loss, reward = actor_loss(model, followed, fold(seed, 2))
         loss /= replicas
-    own |= _gradients(tape, loss, actor_variables)
-    return LossTerms(total, {"loss/value": value / replicas, "policy/reward": reward / replicas}), own
+    gradients = tape.gradient(loss, actor_variables, unconnected_gradients=tf.UnconnectedGradients.ZERO) + gradients
+    return {"loss/value": value, "policy/reward": reward / replicas}, gradients
 
 
 def _in_imagination(

@@ -8,7 +8,6 @@ import tensorflow as tf
 from bayes_planet.behaviour.actor import GaussianPolicy
 from bayes_planet.behaviour.returns import pessimistic
 from bayes_planet.config import Config
-from bayes_planet.world_model.loss_scales import LearntScales
 from bayes_planet.world_model.networks.decoders import DenseHead
 from bayes_planet.world_model.rssm import State
 from bayes_planet.world_model.world_model import WorldModel
@@ -54,9 +53,6 @@ class BehaviourModel(WorldModel):
             self.value(features)
         if model.policy:
             self.policy(features)
-        self._value_scale = (
-            LearntScales(["value"], "value_scale") if model.action_value and model.learnt_scales else None
-        )
         if model.action_value:
             self._make_targets(head)
 
@@ -85,25 +81,21 @@ class BehaviourModel(WorldModel):
         """Of `behaviour_features`, F."""
         if not self.config.model.action_value:
             return self.rssm.feature_size
-        return self.config.model.stochastic_units + self.rssm.embedding_size
+        return self.rssm.embedding_size
 
     def behaviour_features(self, state: State, embedded: tf.Tensor) -> tf.Tensor:
         """What value and policy read of a state and the embedding [..., E] of what was observed there, [..., F].
 
-        The latent features; with `model.action_value` the posterior's mean and the embedding, which no noise is in.
+        The latent features; with `model.action_value` the embedding, which no noise is in.
         """
         if not self.config.model.action_value:
             return state.features
-        return tf.concat([state.mean, tf.cast(embedded, tf.float32)], -1)
+        return tf.cast(embedded, tf.float32)
 
     @property
     def target_heads(self) -> list[DenseHead]:
         """With `model.action_value`: what targets are from, a head for each of the value's. No gradient trains them."""
         return list(self._target_heads)
-
-    def counted_value(self, error: tf.Tensor, replicas: int) -> tf.Tensor:
-        """With `model.action_value`: the values' error, float32 [], or a replica's share, as the encoder counts it."""
-        return error if self._value_scale is None else self._value_scale("value", error, replicas)
 
     def see_rewards(self, batch: Mapping[str, tf.Tensor]) -> None:
         """With `model.action_value`: values are between the least and the largest reward seen so far."""
@@ -184,6 +176,11 @@ class BehaviourModel(WorldModel):
     def behaviour_variables(self) -> list[tf.Variable]:
         """Those of actor and value, which the world model's loss does not train."""
         return [*self.require_policy().trainable_variables, *self.value_variables]
+
+    @property
+    def encoder_variables(self) -> list[tf.Variable]:
+        """Those that the world model's loss and, with `model.action_value`, that of the values train."""
+        return [variable for encoder in self.encoders.values() for variable in encoder.trainable_variables]
 
 
 def _rates(heads: Sequence[DenseHead], inputs: tf.Tensor) -> tf.Tensor:

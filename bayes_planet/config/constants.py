@@ -14,15 +14,17 @@ CLIP_NORM = 1000.0
 
 RETURN_STEPS = 3
 """Rewards in the replay that the value of an action is learnt from, with the value after them (DrQ-v2)."""
-SKIPPED_ROWS = 2
-"""First rows of a sequence, from which no action's value is learnt: their states know little of the past."""
-LEAST_ROWS = SKIPPED_ROWS + RETURN_STEPS + 1
-"""Of a sequence, so that it has an action whose value can be learnt."""
+TRANSITION_ROWS = 1 + 1 + RETURN_STEPS
+"""Of the short sequences that values of actions are learnt from: one before (what changed), where the agent is, and
+what it got."""
+TRANSITIONS = 128
+"""Short sequences in each update of actor and values."""
 
 FIXED: dict[str, Any] = {
     "env.gl_backend": "auto",
     "env.image_size": IMAGE_SIZE,
     "model.embedding_reward": False,
+    "model.image_change": False,
     "model.min_stddev": 0.1,
     "model.image_bits": IMAGE_BITS,
     "model.normalise_states": True,

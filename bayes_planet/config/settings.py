@@ -8,7 +8,7 @@ deterministic weights; `configs/bayes_planet.yaml` turns the transition's dense 
 import dataclasses
 from typing import Any
 
-from bayes_planet.config.constants import LEAST_ROWS, SEARCHES
+from bayes_planet.config.constants import SEARCHES, TRANSITIONS
 from bayes_planet.config.setting import Rule, Settings, above_zero, at_least, one_of, require, setting, within
 
 # Keras' by name, and rms_silu (`world_model.activations`); others need a model of one's own.
@@ -62,7 +62,7 @@ class ModelConfig(Settings):
     stochastic_units: int = setting(30, "units of the stochastic state", at_least(1), "PlaNet, App. A")
     activation: str = setting("relu", "activation of every hidden layer; rms_silu: the layer's outputs are divided by their root mean square, then SiLU (ReLU where a convolution has many positions)", one_of(*ACTIVATIONS), "PlaNet, App. A; rms_silu: DreamerV3 (Hafner et al. 2023)")
     convolution_depth: int = setting(32, "channels of the first encoder convolution; the others scale with it", at_least(1), "PlaNet, App. A")
-    image_change: bool = setting(False, "the encoder sees each image with all its bits, and by how much it differs from the one before", source="Flare (Shang et al. 2021)")
+    image_encoder: str = setting("planet", "planet: four convolutions of an image, quantised and with noise; change: three of an image with all its bits and of how it differs from the one before, then 50 units, normalised and through tanh", one_of("planet", "change"), "PlaNet, App. A; change: Flare (Shang et al. 2021), SAC+AE (Yarats et al. 2019)")
     embedding_tasks: bool = setting(False, "the encoder learns from embeddings alone, without the state: the reward of a step, the action between two, and which of the batch's embeddings follows on one", source="inverse dynamics: Pathak et al. 2017; what follows: TACO (Zheng et al. 2023)")
     reward_layers: int = setting(3, "hidden layers of the reward head", at_least(0, "layers"), "google-research/planet")
     reward_units: int = setting(300, "their units", at_least(1), "google-research/planet")
@@ -70,7 +70,7 @@ class ModelConfig(Settings):
     value: bool = setting(False, "a head, with the layers of the reward head, predicts the return after a state, discounted by loss.value_discount; the planner may add it to its plans (planner.value_scale)", source="POLO (Lowrey et al. 2019)")
     policy: bool = setting(False, "with model.value, an actor network, with the layers of the reward head, acts at once; it learns in imagination to maximise the return that the model predicts, and the value is that of the actor; the planner tries what it would do (planner.policy_candidates), or does it (planner.method=policy)", source="Dreamer (Hafner et al. 2020); TD-MPC (Hansen et al. 2022)")
     value_heads: int = setting(1, "with model.value, the number of such heads, each learning from returns of its own; the value is their mean minus their stddev, against imagination that overrates", at_least(1), "after REDQ (Chen et al. 2021)")
-    action_value: bool = setting(False, "with model.policy, the value heads are of a state and an action and learn from the replay, and the actor follows their gradient there, instead of both learning in imagination; they read the mean of the state and the embedding of the observation, so no plan can end in such a value, and their error trains the encoder too", source="TD3 (Fujimoto et al. 2018); DrQ-v2 (Yarats et al. 2022); on latent states: SLAC (Lee et al. 2020)")
+    action_value: bool = setting(False, "with model.policy, the value heads are of a state and an action and learn from the replay, and the actor follows their gradient there, instead of both learning in imagination; they read the embedding of the observation, which their error trains too, so no plan can end in such a value", source="TD3 (Fujimoto et al. 2018); DrQ-v2 (Yarats et al. 2022); on latent states: SLAC (Lee et al. 2020)")
     learnt_scales: bool = setting(False, "factors of the world model's loss are learnt, besides those of loss: rewards count about one over their error, whatever their unit, and observations as much as it takes for a state KL of five nats", source="HarmonyDream (Ma et al. 2024); GECO (Rezende and Viola 2018)")
     factory: str = setting("WorldModel", "what makes the world model: the package's WorldModel, or MODULE:NAME of a class or function of your own (docs/your_own_model.md)", Rule(_is_factory, "WorldModel, or MODULE:NAME"))
     bayesian: BayesianConfig = dataclasses.field(default_factory=BayesianConfig)
@@ -149,7 +149,7 @@ class TrainConfig(Settings):
     episodes: int = setting(1000, "training episodes to collect, seed episodes included", at_least(1), "PlaNet, Sec. 5", change="freely", part="machine")
     seed_episodes: int = setting(5, "episodes of random actions before the first update", at_least(1), "PlaNet, App. A")
     updates_per_episode: int = setting(100, "updates before each further episode", at_least(1), "PlaNet, App. A", change="announced")
-    behaviour_updates: int = setting(1, "with model.policy, updates of actor and value for each of the world model, each with noise of its own on the batch's states", at_least(1), change="announced")
+    behaviour_updates: int = setting(1, f"with model.policy, updates of actor and value for each of the world model; with model.action_value each on {TRANSITIONS} places of the replay of its own, else on the batch's states with noise of its own", at_least(1), change="announced")
     batch_size: int = setting(50, "sequences a batch", at_least(1), "PlaNet, App. A", change="announced")
     sequence_length: int = setting(50, "time steps a sequence", at_least(2, "time steps"), "PlaNet, App. A", change="announced")
     learning_rate: float = setting(1e-3, "Adam's step size", above_zero(), "PlaNet, App. A", change="announced")
@@ -204,7 +204,6 @@ class Config(Settings):
         searches = model.action_value and planner.method != "policy"
         require(not searches or planner.value_scale == 0, "planner.value_scale", planner.value_scale, "0 with model.action_value=true where planner.method searches, as imagined states have no embedding that values could read")
         require(not searches or planner.policy_candidates == 0, "planner.policy_candidates", planner.policy_candidates, "0 with model.action_value=true, whose actor reads embeddings, which imagined states do not have")
-        require(not model.action_value or self.train.sequence_length >= LEAST_ROWS, "train.sequence_length", self.train.sequence_length, f"{LEAST_ROWS} or more with model.action_value=true")
         require(model.policy or planner.policy_candidates == 0, "planner.policy_candidates", planner.policy_candidates, "0 without model.policy=true, which trains the actor")
         require(model.policy or planner.method != "policy", "planner.method", planner.method, "cem or icem without model.policy=true, which trains the actor")
         bonus = planner.uncertainty_bonus

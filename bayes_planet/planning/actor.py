@@ -15,7 +15,7 @@ class ActorState(NamedTuple):
     """What the policy carries from step to step.
 
     The latent State [B, ...], the executed action [B, A], with `planner.method=icem` the last Plan (else ()), and with
-    `model.image_change` the last image, uint8 [B, 64, 64, 3] (else ()).
+    `model.image_encoder=change` the last image, uint8 [B, 64, 64, 3] (else ()).
     """
 
     latent: State

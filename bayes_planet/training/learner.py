@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bayes_planet.behaviour.learning import further_gradients, loss_and_gradients
+from bayes_planet.behaviour.action_values import short_sequences
+from bayes_planet.behaviour.learning import action_value_gradients, further_gradients, loss_and_gradients
 from bayes_planet.behaviour.model import BehaviourModel
 from bayes_planet.config import Config
-from bayes_planet.config.constants import CLIP_NORM
+from bayes_planet.config.constants import CLIP_NORM, TRANSITIONS
 from bayes_planet.training.adam import Adam
 from bayes_planet.training.averaging import ParameterAverage
 from bayes_planet.training.devices.strategy import uses_xla
@@ -18,7 +19,7 @@ from bayes_planet.world_model import WorldModel
 from bayes_planet.world_model.world_model import Seen
 
 FURTHER = 100
-"""Folded into an update's seed, with a number from 0 on: seeds of the further updates of actor and value."""
+"""Folded into an update's seed, with a number from 0 on: seeds of the updates of actor and value."""
 
 
 class Learner:
@@ -36,6 +37,8 @@ class Learner:
       average: the `ParameterAverage`; None without one.
       updates: int64 variable, updates done.
       optimizer: Adam, with its slots built.
+      behaviour_optimizer: with `model.action_value` the same for actor, values and encoder, else None. The encoder is
+        in both, as its gradients of the two losses differ in size.
 
     Source of the optimizer: google-research/planet (Adam, epsilon 1e-4, global norm clipped at 1000).
     """
@@ -51,27 +54,40 @@ class Learner:
         self.world_model = world_model if average is None else average
         self.config = config
         self.strategy = strategy or tf.distribute.get_strategy()
-        self.variables = list(world_model.trainable_variables)
+        acts = isinstance(world_model, BehaviourModel) and config.model.policy
+        self._action_value = acts and config.model.action_value
+        apart = {id(variable) for variable in world_model.behaviour_variables} if self._action_value else ()
+        self.variables = [variable for variable in world_model.trainable_variables if id(variable) not in apart]
+        self._behaviour_variables = list(world_model.behaviour_variables) if acts else []
+        if self._action_value:
+            self._behaviour_variables += world_model.encoder_variables
+        self.behaviour_optimizer: Adam | None = None
         with self.strategy.scope():
             self.updates = tf.Variable(0, trainable=False, dtype=tf.int64, name="updates")
-            self.optimizer = Adam(config.train.learning_rate, epsilon=config.train.adam_epsilon)
-            self.optimizer._create_all_weights(self.variables)
+            self.optimizer = self._make_optimizer(self.variables)
+            if self._action_value:
+                self.behaviour_optimizer = self._make_optimizer(self._behaviour_variables)
         self.average: ParameterAverage | None = None
         if average is not None:
             self.average = ParameterAverage(average, world_model, config.train.average_decay, self.strategy)
-        further = config.train.behaviour_updates - 1
-        acts = isinstance(world_model, BehaviourModel) and config.model.policy
-        self._further_updates = further if acts else 0
-        self._has_targets = acts and config.model.action_value
+        self._further_updates = config.train.behaviour_updates - 1 if acts and not self._action_value else 0
         compiled = functools.partial(tf.function, jit_compile=True, autograph=False)
         compile_or_not = compiled if uses_xla(config.train.xla) else lambda function: function
         self._gradients = compile_or_not(self._replica_gradients)
+        self._action_value_gradients = compile_or_not(self._replica_action_value_gradients)
         self._further_gradients = compile_or_not(self._replica_further_gradients)
         self._update = tf.function(self._distributed_update, autograph=False)
+
+    def _make_optimizer(self, variables: list[tf.Variable]) -> Adam:
+        made = Adam(self.config.train.learning_rate, epsilon=self.config.train.adam_epsilon)
+        made._create_all_weights(variables)
+        return made
 
     def set_learning_rate(self) -> None:
         """To the configuration's, to be called after a restore: a checkpoint brings what it was saved with."""
         self.optimizer.learning_rate = self.config.train.learning_rate
+        if self.behaviour_optimizer is not None:
+            self.behaviour_optimizer.learning_rate = self.config.train.learning_rate
 
     def seeds(self, update: int) -> tuple[np.ndarray, np.ndarray]:
         """The update's seeds (state and image noise; weights): a function of the run's seed and the count alone."""
@@ -82,7 +98,9 @@ class Learner:
         """One update.
 
         Args:
-          batch: as `WorldModel.loss`, arrays or tensors [B, L, ...], B divisible by the strategy's replicas.
+          batch: as `WorldModel.loss`, arrays or tensors [B, L, ...], B divisible by the strategy's replicas. With
+            `model.action_value` it may hold 'transitions', short sequences of the same names (`batches.draw_batch`);
+            else they are drawn out of its own.
           num_data: N, the time steps in the replay.
 
         Returns:
@@ -106,15 +124,18 @@ class Learner:
         """Splits a host batch over the replicas (device placement included)."""
         replicas = self.strategy.num_replicas_in_sync
         if replicas == 1:
-            return {key: tf.convert_to_tensor(value) for key, value in batch.items()}
-        size = len(next(iter(batch.values())))
+            return tf.nest.map_structure(tf.convert_to_tensor, dict(batch))
+        size = len(batch["mask"])
         if size % replicas:
             raise ValueError(f"train.batch_size is {size}. Accepted: a multiple of the {replicas} replicas.")
-        share = size // replicas
 
         def values(context: tf.distribute.experimental.ValueContext) -> dict:
-            first = context.replica_id_in_sync_group * share
-            return {key: tf.convert_to_tensor(value[first : first + share]) for key, value in batch.items()}
+            def part(value: Any) -> tf.Tensor:
+                share = len(value) // replicas
+                first = context.replica_id_in_sync_group * share
+                return tf.convert_to_tensor(value[first : first + share])
+
+            return tf.nest.map_structure(part, dict(batch))
 
         return self.strategy.experimental_distribute_values_from_function(values)
 
@@ -136,24 +157,49 @@ class Learner:
         fold = tf.random.experimental.stateless_fold_in
         seed = fold(seed, replica)
         weight_seed = fold(weight_seed, replica)
-        if self._has_targets:
+        if self._action_value:
             self.trained.see_rewards(batch)
+        short = batch.get("transitions")
+        batch = {name: value for name, value in batch.items() if name != "transitions"}
         gradients, seen, metrics = self._gradients(batch, seed, weight_seed, num_data, kl_scale, valid_steps)
-        norm, finite = self._apply(gradients, self.variables)
+        norm, finite = self._apply(gradients, self.variables, self.optimizer)
         for number in range(self._further_updates):
-            if self._has_targets:
-                self.trained.move_targets()
-            further = self._further_gradients(batch, seen, fold(seed, FURTHER + number))
-            self._apply(further, self.trained.behaviour_variables, counted=False)
-        if self._has_targets:
-            self.trained.move_targets()
+            gradients = self._further_gradients(seen, fold(seed, FURTHER + number))
+            self._apply(gradients, self._behaviour_variables, self.optimizer, counted=False)
+        if self._action_value:
+            added, each_finite = self._learn_action_values(short, batch, seed)
+            metrics |= added
+            finite &= each_finite
         share = 1.0 / context.num_replicas_in_sync
         metrics["gradient_norm"] = norm * share
         metrics["skipped"] = tf.cast(~finite, tf.float32) * share
         return metrics
 
+    def _learn_action_values(
+        self, short: dict | None, batch: dict, seed: tf.Tensor
+    ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        """`train.behaviour_updates` of them, each from sequences of its own; metrics of the last, and whether all were
+        finite."""
+        fold = tf.random.experimental.stateless_fold_in
+        count = self.config.train.behaviour_updates
+        if short is None:
+            drawn = count * (TRANSITIONS // self.strategy.num_replicas_in_sync)
+            short = short_sequences(batch, drawn, fold(seed, FURTHER - 1))
+        size = short["mask"].shape[0] // count
+        metrics, finite = {}, tf.constant(True)
+        for number in range(count):
+            part = {name: value[number * size : (number + 1) * size] for name, value in short.items()}
+            metrics, gradients = self._action_value_gradients(part, fold(seed, FURTHER + number))
+            finite &= self._apply(gradients, self._behaviour_variables, self.behaviour_optimizer)[1]
+            self.trained.move_targets()
+        return metrics, finite
+
     def _apply(
-        self, gradients: list[tf.Tensor], variables: list[tf.Variable], counted: bool = True
+        self,
+        gradients: list[tf.Tensor],
+        variables: list[tf.Variable],
+        optimizer: Adam,
+        counted: bool = True,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Sums gradients over replicas, clips and applies them; their norm, and whether it was finite."""
         context = tf.distribute.get_replica_context()
@@ -164,7 +210,7 @@ class Learner:
         gradients, _ = tf.clip_by_global_norm(gradients, CLIP_NORM, use_norm=norm)
         if self.config.train.clip_ratio:
             gradients = clip_by_ratio(gradients, variables, self.config.train.clip_ratio)
-        self.optimizer.apply_if(finite, gradients, variables, counted)
+        optimizer.apply_if(finite, gradients, variables, counted)
         return norm, finite
 
     def _replica_gradients(self, batch, seed, weight_seed, num_data, kl_scale, valid_steps):
@@ -181,8 +227,13 @@ class Learner:
         )
         return gradients, terms.seen, terms.metrics
 
-    def _replica_further_gradients(self, batch: dict, seen: Seen, seed: tf.Tensor) -> list[tf.Tensor]:
-        return further_gradients(self.trained, batch, seen, seed, self.strategy.num_replicas_in_sync)
+    def _replica_further_gradients(self, seen: Seen, seed: tf.Tensor) -> list[tf.Tensor]:
+        return further_gradients(self.trained, seen, seed, self.strategy.num_replicas_in_sync)
+
+    def _replica_action_value_gradients(
+        self, batch: dict, seed: tf.Tensor
+    ) -> tuple[dict[str, tf.Tensor], list[tf.Tensor]]:
+        return action_value_gradients(self.trained, batch, seed, self.strategy.num_replicas_in_sync)
 
     @property
     def traces(self) -> int:

@@ -19,7 +19,7 @@ from bayes_planet.world_model.losses import (
 )
 from bayes_planet.world_model.networks import images
 from bayes_planet.world_model.networks.decoders import DenseHead, ImageDecoder
-from bayes_planet.world_model.networks.encoders import ImageEncoder, VectorEncoder
+from bayes_planet.world_model.networks.encoders import ChangeEncoder, ImageEncoder, VectorEncoder
 from bayes_planet.world_model.networks.normaliser import StateNormaliser
 from bayes_planet.world_model.overshooting import imagine_ahead, overshooting_nll
 from bayes_planet.world_model.rssm import RSSM, State
@@ -85,8 +85,8 @@ class WorldModel(tf.Module):
         self._encoders: dict[str, tf.Module] = {}
         self._decoders: dict[str, tf.Module] = {}
         if "image" in self.observation_shapes:
-            channels = 6 if self.sees_change else 3
-            self._encoders["image"] = ImageEncoder(model.convolution_depth, model.activation, policy, channels)
+            encoder = ChangeEncoder if self.sees_change else ImageEncoder
+            self._encoders["image"] = encoder(model.convolution_depth, model.activation, policy)
             self._decoders["image"] = ImageDecoder(model.convolution_depth, model.activation, policy)
         if "state" in self.observation_shapes:
             size = self.observation_shapes["state"][0]
@@ -112,10 +112,9 @@ class WorldModel(tf.Module):
         self._build()
 
     def _build(self) -> None:
-        shapes = dict(self.observation_shapes)
-        if "image" in shapes:
-            shapes["image"] = (*shapes["image"][:2], self._encoders["image"].channels)
-        self.embed({key: tf.zeros((1, *shape)) for key, shape in shapes.items()})
+        types = {"image": tf.uint8, "state": tf.float32}
+        first = {key: tf.zeros((1, *shape), types[key]) for key, shape in self.observation_shapes.items()}
+        self.embed(self.prepare(first, tf.constant([0, 0])))
         features = tf.zeros([1, self.rssm.feature_size])
         self.decode(features)
         self.reward(features)
@@ -142,18 +141,18 @@ class WorldModel(tf.Module):
 
     @property
     def sees_change(self) -> bool:
-        """Whether what is encoded of an image depends on the image before (`model.image_change`)."""
-        return "image" in self.observation_shapes and self.config.model.image_change
+        """Whether what is encoded of an image depends on the image before (`model.image_encoder=change`)."""
+        return "image" in self.observation_shapes and self.config.model.image_encoder == "change"
 
     def prepare(self, observation: Mapping[str, tf.Tensor], seed: tf.Tensor) -> dict[str, tf.Tensor]:
         """What the environment gives, as the model sees it: images quantised with fresh noise, states normalised.
 
-        With `model.image_change` images have all their bits, and three more channels: `images.with_change`.
+        With `model.image_encoder=change` images stay bytes, and the image before is three more channels.
 
         Args:
           observation: 'image' uint8 [B, 64, 64, 3] or [B, T, 64, 64, 3], and/or 'state' float32 [..., n]. With
-            `model.image_change` 'previous_image' of the same shape; without it the one before in time, and before
-            the first its own.
+            `model.image_encoder=change` 'previous_image' of the same shape; without it the one before in time, and
+            before the first its own.
           seed: int32 [2].
         """
         missing = set(self.observation_shapes) - set(observation)
@@ -166,7 +165,7 @@ class WorldModel(tf.Module):
                 before = observation.get("previous_image")
                 if before is None:
                     before = images.one_step_before(image) if len(image.shape) == 5 else image
-                prepared["image"] = images.with_change(image, before)
+                prepared["image"] = tf.concat([image, before], -1)
             else:
                 prepared["image"] = images.preprocess(image, seed)
         if "state" in self.observation_shapes:
@@ -259,7 +258,7 @@ class WorldModel(tf.Module):
     ) -> tf.Tensor:
         """Sum over valid steps of -log p(observation | features), for images from `image_fraction` of the steps.
 
-        The target is prepared, but for images with `model.image_change`, which are as the environment gave them.
+        The target is prepared, but for images with `model.image_encoder=change`, which are bytes.
         """
         event_axes = len(self.observation_shapes[key])
         fraction = self.config.loss.image_fraction if key == "image" else 1.0

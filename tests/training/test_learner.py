@@ -91,7 +91,7 @@ def test_actor_and_value_may_learn_more_often_than_the_model():
         [once.optimizer.get_slot(variable, name).numpy() for name in "mv"] for variable in model.behaviour_variables
     ]
     for number in range(2):
-        gradients = further_gradients(model, batch, terms.seen, FOLD(seed, 100 + number))
+        gradients = further_gradients(model, terms.seen, FOLD(seed, 100 + number))
         for place, (variable, gradient) in enumerate(zip(model.behaviour_variables, gradients, strict=True)):
             first, second = slots[place]
             first, second = slots[place] = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2

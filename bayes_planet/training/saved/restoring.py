@@ -83,6 +83,8 @@ def checkpoints(
     trackables: dict[str, Any] = {"model": agent.world_model, "updates": learner.updates}
     if optimizer:
         trackables["optimizer"] = learner.optimizer
+        if learner.behaviour_optimizer is not None:
+            trackables["behaviour_optimizer"] = learner.behaviour_optimizer
         if learner.average is not None:
             trackables["trained"] = agent.trained
     if frozen and agent.frozen is not None:

@@ -3,18 +3,20 @@
 import tensorflow as tf
 
 from bayes_planet.world_model.networks import activations
-from bayes_planet.world_model.networks.convolution import PatchConvolution
+from bayes_planet.world_model.networks.convolution import ChangeConvolution, PatchConvolution
 from bayes_planet.world_model.networks.images import flatten_images
+
+EMBEDDING_SIZE = 50
+"""Of the `ChangeEncoder`. Values are learnt from few rewards where they read few numbers."""
 
 
 class ImageEncoder(tf.Module):
-    """Four convolutions, kernel 4, stride 2, VALID, of depth d, 2d, 4d, 8d: [..., 64, 64, C] -> [..., 32 d].
+    """Four convolutions, kernel 4, stride 2, VALID, of depth d, 2d, 4d, 8d: [..., 64, 64, 3] -> [..., 32 d].
 
     Args:
       depth: d.
       activation: of the hidden layers.
       policy: Keras dtype policy.
-      channels: C, 3 or, with the change (`images.with_change`), 6.
 
     Source: PlaNet, App. A; google-research/planet, networks/conv_ha.py.
     """
@@ -24,12 +26,10 @@ class ImageEncoder(tf.Module):
         depth: int = 32,
         activation: str = "relu",
         policy: str = "float32",
-        channels: int = 3,
         name: str = "image_encoder",
     ):
         super().__init__(name)
         self.embedding_size = 32 * depth
-        self.channels = channels
         layers = [tf.keras.layers.Conv2D] * 3 + [PatchConvolution]
         self._layers = [
             layer(
@@ -49,14 +49,66 @@ class ImageEncoder(tf.Module):
         return list(self._layers)
 
     def __call__(self, image: tf.Tensor) -> tf.Tensor:
-        if image.shape[-3:] != (64, 64, self.channels):
-            raise ValueError(f"image has shape {image.shape}. Accepted: [..., 64, 64, {self.channels}].")
+        if image.shape[-3:] != (64, 64, 3):
+            raise ValueError(f"image has shape {image.shape}. Accepted: [..., 64, 64, 3].")
         leading = tf.shape(image)[:-3]
         x = flatten_images(image)
         for layer in self._layers:
             x = layer(x)
         x = tf.reshape(x, tf.concat([leading, [self.embedding_size]], 0))
         return tf.ensure_shape(x, [*image.shape[:-3], self.embedding_size])
+
+
+class ChangeEncoder(tf.Module):
+    """Sees an image and how it changed; few numbers come out: uint8 [..., 64, 64, 6] -> [..., 50], each in (-1, 1).
+
+    Three convolutions, kernel 4, stride 2, VALID, of depth d, 2d, 4d, then a dense layer, normalisation and tanh.
+
+    Args:
+      depth: d.
+      activation: of the convolutions.
+      policy: Keras dtype policy.
+
+    Source: the end of the encoder of SAC+AE (Yarats et al. 2019) and DrQ (Kostrikov et al. 2021).
+    """
+
+    def __init__(
+        self, depth: int = 32, activation: str = "relu", policy: str = "float32", name: str = "change_encoder"
+    ):
+        super().__init__(name)
+        self.embedding_size = EMBEDDING_SIZE
+        layers = [ChangeConvolution, tf.keras.layers.Conv2D, tf.keras.layers.Conv2D]
+        self._layers = [
+            layer(
+                depth * 2**i,
+                4,
+                2,
+                dtype=policy,
+                name=f"convolution_{i}",
+                activation=activations.convolution(activation, side**2),
+            )
+            for i, (layer, side) in enumerate(zip(layers, (31, 14, 6), strict=True))
+        ] + [
+            tf.keras.layers.Dense(EMBEDDING_SIZE, dtype=policy, name="dense"),
+            tf.keras.layers.LayerNormalization(epsilon=1e-5, dtype="float32", name="normalisation"),
+        ]
+
+    @property
+    def layers(self) -> list[tf.keras.layers.Layer]:
+        """Its Keras layers, first to last."""
+        return list(self._layers)
+
+    def __call__(self, image: tf.Tensor) -> tf.Tensor:
+        if image.shape[-3:] != (64, 64, 6):
+            raise ValueError(f"image has shape {image.shape}. Accepted: [..., 64, 64, 6].")
+        leading = tf.shape(image)[:-3]
+        x = flatten_images(image)
+        *convolutions, dense, normalisation = self._layers
+        for layer in convolutions:
+            x = layer(x)
+        x = tf.tanh(normalisation(dense(tf.reshape(x, [-1, 36 * convolutions[-1].filters]))))
+        x = tf.reshape(x, tf.concat([leading, [EMBEDDING_SIZE]], 0))
+        return tf.ensure_shape(x, [*image.shape[:-3], EMBEDDING_SIZE])
 
 
 class VectorEncoder(tf.Module):

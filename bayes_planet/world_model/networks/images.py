@@ -4,9 +4,6 @@ import tensorflow as tf
 
 from bayes_planet.config.constants import IMAGE_BITS
 
-CHANGE_SCALE = 4.0
-"""Factor on how an image differs from the one before, most of which is 0."""
-
 
 def preprocess(image: tf.Tensor, seed: tf.Tensor, bits: int = IMAGE_BITS) -> tf.Tensor:
     """Quantises to `bits` and adds uniform dequantisation noise: floor(x / 2^(8-bits)) / 2^bits + U(0, 2^-bits) - 0.5.
@@ -47,21 +44,6 @@ def flatten_images(image: tf.Tensor) -> tf.Tensor:
 def to_uint8(image: tf.Tensor) -> tf.Tensor:
     """Images of the model, float [..., H, W, 3] around [-0.5, 0.5], as uint8 for people to look at."""
     return tf.cast(tf.clip_by_value((tf.cast(image, tf.float32) + 0.5) * 256.0, 0.0, 255.0), tf.uint8)
-
-
-def with_change(image: tf.Tensor, previous: tf.Tensor) -> tf.Tensor:
-    """Each image with how it differs from the one before, from which speeds are learnt much sooner than from a memory.
-
-    Args:
-      image, previous: uint8 [..., H, W, 3].
-
-    Returns:
-      float32 [..., H, W, 6]: the image with all its bits in [-0.5, 0.5], and `CHANGE_SCALE` times the difference.
-
-    Source: Flare (Shang et al. 2021, "Reinforcement Learning with Latent Flow"), which has it for latent features.
-    """
-    image, previous = (tf.cast(value, tf.float32) for value in (image, previous))
-    return tf.concat([image / 255.0 - 0.5, (CHANGE_SCALE / 255.0) * (image - previous)], -1)
 
 
 def one_step_before(images: tf.Tensor) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""`model.image_change`: the encoder sees by how much each image differs from the one before."""
+"""`model.image_encoder=change`: the encoder sees by how much each image differs from the one before."""
 
 import numpy as np
 import pytest
@@ -6,31 +6,62 @@ import tensorflow as tf
 
 from bayes_planet.planning import Actor, Planner
 from bayes_planet.world_model.networks import images
-from tests.world_model.tiny import IMAGE_SHAPES, seed, tiny_batch, tiny_config, tiny_model
+from bayes_planet.world_model.networks.convolution import ChangeConvolution
+from tests.world_model.tiny import IMAGE_SHAPES, scramble_biases, seed, tiny_batch, tiny_config, tiny_model
 
 FOLD = tf.random.experimental.stateless_fold_in
 
 
 @pytest.fixture(scope="module")
 def model():
-    return tiny_model(tiny_config(model={"image_change": True}), IMAGE_SHAPES)
+    return tiny_model(tiny_config(model={"image_encoder": "change"}), IMAGE_SHAPES)
 
 
-def test_the_change_is_four_times_the_difference_and_the_image_has_all_its_bits():
-    image = tf.constant([[[[0, 255, 100]]], [[[10, 10, 10]]]], tf.uint8)
-    previous = tf.constant([[[[255, 0, 101]]], [[[10, 9, 12]]]], tf.uint8)
-    expected = [[-0.5, 0.5, 100 / 255 - 0.5, -4.0, 4.0, -4 / 255], [10 / 255 - 0.5] * 3 + [0.0, 4 / 255, -8 / 255]]
-    np.testing.assert_allclose(images.with_change(image, previous)[:, 0, 0], expected, rtol=1e-6, atol=1e-7)
+def with_change(image, previous):
+    """What is convolved, number by number: float32 [..., H, W, 6] of bytes [..., H, W, 3] each."""
+    image, previous = (np.asarray(each, np.float32) for each in (image, previous))
+    return np.concatenate([image / 255 - 0.5, 4 * (image - previous) / 255], -1)
+
+
+def test_bytes_are_convolved_as_the_image_and_four_times_the_difference():
+    random = np.random.default_rng(0)
+    pair = random.integers(0, 256, (5, 12, 10, 6)).astype(np.uint8)
+    ours = ChangeConvolution(7, 4, 2, activation="relu")
+    keras = tf.keras.layers.Conv2D(7, 4, 2, activation="relu")
+    changed = tf.constant(with_change(pair[..., :3], pair[..., 3:]))
+    ours(pair), keras(changed)
+    scramble_biases(ours)
+    keras.set_weights(ours.get_weights())
+    np.testing.assert_allclose(ours(pair), keras(changed), rtol=1e-4, atol=1e-4)
+    both = []
+    for layer, inputs in ((ours, pair), (keras, changed)):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.square(layer(inputs)))
+        both.append(tape.gradient(loss, layer.trainable_variables))
+    for found, expected in zip(*both, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=0.05)
+
+
+def test_an_embedding_is_fifty_numbers_normalised_and_squashed(model):
+    encoder = model.encoders["image"]
+    image = tf.constant(np.random.default_rng(0).integers(0, 256, (3, 2, 64, 64, 6)).astype(np.uint8))
+    found = encoder(image)
+    assert found.shape == (3, 2, 50)
+    before = np.arctanh(found.numpy().astype(np.float64))
+    np.testing.assert_allclose(before.mean(-1), 0.0, atol=1e-4)
+    np.testing.assert_allclose(before.std(-1), 1.0, atol=1e-2)
+    np.testing.assert_allclose(found[2, 1], encoder(image[2, 1]), atol=1e-5)
+    with pytest.raises(ValueError, match=r"shape \(2, 64, 64, 3\)\. Accepted: \[\.\.\., 64, 64, 6\]"):
+        encoder(image[0, ..., :3])
 
 
 def test_before_the_first_image_of_a_sequence_nothing_changed(model):
     batch = tiny_batch(shapes=IMAGE_SHAPES)
     view = model.prepare(batch, seed(1))["image"].numpy()
-    assert view.shape == (3, 4, 64, 64, 6)
-    assert not view[:, 0, ..., 3:].any()
-    levels = batch["image"].astype(np.float32) / 255
-    np.testing.assert_allclose(view[:, 1:, ..., 3:], 4 * (levels[:, 1:] - levels[:, :-1]), atol=1e-6)
-    np.testing.assert_allclose(view[..., :3], levels - 0.5, atol=1e-6)
+    assert view.dtype == np.uint8
+    np.testing.assert_array_equal(view[..., :3], batch["image"])
+    np.testing.assert_array_equal(view[:, 0, ..., 3:], batch["image"][:, 0])
+    np.testing.assert_array_equal(view[:, 1:, ..., 3:], batch["image"][:, :-1])
 
 
 def test_an_actor_that_goes_step_by_step_sees_what_the_sequence_shows(model):
@@ -60,7 +91,7 @@ def test_the_change_says_what_one_image_does_not(model):
 
 
 def test_image_and_change_are_shifted_together():
-    config = tiny_config(model={"image_change": True}, loss={"image_shift": 3})
+    config = tiny_config(model={"image_encoder": "change"}, loss={"image_shift": 3})
     model = tiny_model(config, IMAGE_SHAPES)
     seen = []
     model.embed = lambda prepared, embed=model.embed: seen.append(prepared["image"]) or embed(prepared)
@@ -69,12 +100,12 @@ def test_image_and_change_are_shifted_together():
     view = model.prepare(batch, FOLD(seed(1), 0))["image"]
     np.testing.assert_array_equal(seen[0], images.random_shift(view, 3, FOLD(seed(1), 4)))
     assert not np.array_equal(seen[0], view)
-    assert not seen[0][:, 0, ..., 3:].numpy().any()
+    np.testing.assert_array_equal(seen[0][:, 0, ..., 3:], seen[0][:, 0, ..., :3])
 
 
 def test_the_decoder_learns_the_image_as_without_the_change():
     """Quantised, with noise: half the squared distance of what is decoded, for every image."""
-    model = tiny_model(tiny_config(model={"image_change": True}, loss={"image_fraction": 1.0}), IMAGE_SHAPES)
+    model = tiny_model(tiny_config(model={"image_encoder": "change"}, loss={"image_fraction": 1.0}), IMAGE_SHAPES)
     batch = tiny_batch(shapes=IMAGE_SHAPES)
     scales = {"num_data": tf.constant(100.0), "weight_kl_scale": tf.constant(1.0)}
     terms = model.loss(batch, seed=seed(1), weight_seed=seed(2), **scales)

@@ -1,4 +1,4 @@
-"""With `model.image_change` a policy remembers the last image: under TF-Agents, in `predict`, and when it trains."""
+"""With `model.image_encoder=change` a policy remembers the last image: under TF-Agents, in `predict`, and when it trains."""
 
 import dataclasses
 
@@ -11,7 +11,7 @@ from bayes_planet.agents import GymnasiumPyEnvironment
 from tests.agents import toy
 
 SETTINGS = {
-    "model.image_change": True,
+    "model.image_encoder": "change",
     "loss.image_shift": 2,
     "env.episode_env_steps": 32,
     "train.sequence_length": 4,
@@ -23,7 +23,7 @@ SETTINGS = {
 @pytest.fixture(scope="module")
 def policy():
     config = toy.config()
-    config = dataclasses.replace(config, model=dataclasses.replace(config.model, image_change=True))
+    config = dataclasses.replace(config, model=dataclasses.replace(config.model, image_encoder="change"))
     return toy.make_agent(config, GymnasiumPyEnvironment.make(config.env), num_data=100).policy
 
 

@@ -65,9 +65,8 @@ def further_gradients(model: BehaviourModel, seen: Seen, seed: tf.Tensor, replic
 def action_value_gradients(
     model: BehaviourModel, batch: Mapping[str, tf.Tensor], seed: tf.Tensor, replicas: int = 1
 ) -> tuple[dict[str, tf.Tensor], list[tf.Tensor]]:
-    """With `model.action_value` what is to be logged, and the gradients of `behaviour_variables` and, after them, of
-    `encoder_variables`: values learn what followed in the replay and teach the encoder what they need to see, the actor
-    follows their gradient.
+    """With `model.action_value` what is to be logged, and the gradients of `behaviour_variables`: values learn what
+    followed in the replay and teach the encoder what they need to see, the actor follows their gradient.
 
     Args:
       batch: short sequences, as `action_values.observed` and `transitions` take them.

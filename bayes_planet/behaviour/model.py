@@ -174,12 +174,20 @@ class BehaviourModel(WorldModel):
 
     @property
     def behaviour_variables(self) -> list[tf.Variable]:
-        """Those of actor and value, which the world model's loss does not train."""
-        return [*self.require_policy().trainable_variables, *self.value_variables]
+        """Of actor, value and, with `model.action_value`, encoder: the world model's loss trains none of them."""
+        return [*self.require_policy().trainable_variables, *self.value_variables, *self.encoder_variables]
+
+    @property
+    def trains_encoder(self) -> bool:
+        """Whether the encoder learns by the world model's loss: not with `model.action_value`, where values teach it
+        what they need to see, and the world model reads what they see."""
+        return not self.config.model.action_value
 
     @property
     def encoder_variables(self) -> list[tf.Variable]:
-        """Those that the world model's loss and, with `model.action_value`, that of the values train."""
+        """With `model.action_value` those that the error of the values trains."""
+        if self.trains_encoder:
+            return []
         return [variable for encoder in self.encoders.values() for variable in encoder.trainable_variables]
 
 

@@ -58,14 +58,16 @@ def noise_of_episode(train: TrainConfig, episode: int, returns: Callable[[], Map
 
 
 def _explores_early(train: TrainConfig, episode: int, returns: Mapping[int, float]) -> bool:
-    """Odd episodes do, where the last three that did not bring no more on average than the best seed episode."""
+    """Odd episodes do, where the median of the last three that did not is no more than the seed episodes' mean.
+
+    A median, as one episode may begin where the reward is.
+    """
     random = [returns[index] for index in range(train.seed_episodes) if index in returns]
     if not random or episode < train.seed_episodes:
         return False
-    best = max(random)
     own: list[float] = []
     for index in range(train.seed_episodes, episode + 1):
-        better = len(own) >= JUDGED_EPISODES and np.mean(own[-JUDGED_EPISODES:]) > best
+        better = len(own) >= JUDGED_EPISODES and np.median(own[-JUDGED_EPISODES:]) > np.mean(random)
         early = index % 2 == 1 and not better
         if not early and index in returns:
             own.append(returns[index])

@@ -24,6 +24,7 @@ FIXED: dict[str, Any] = {
     "env.gl_backend": "auto",
     "env.image_size": IMAGE_SIZE,
     "model.embedding_reward": False,
+    "model.embedding_tasks": False,
     "model.image_change": False,
     "model.min_stddev": 0.1,
     "model.image_bits": IMAGE_BITS,

@@ -37,8 +37,8 @@ class Learner:
       average: the `ParameterAverage`; None without one.
       updates: int64 variable, updates done.
       optimizer: Adam, with its slots built.
-      behaviour_optimizer: with `model.action_value` the same for actor, values and encoder, else None. The encoder is
-        in both, as its gradients of the two losses differ in size.
+      variables: those that it trains.
+      behaviour_optimizer: with `model.action_value` the same for actor, values and encoder, else None.
 
     Source of the optimizer: google-research/planet (Adam, epsilon 1e-4, global norm clipped at 1000).
     """
@@ -59,8 +59,6 @@ class Learner:
         apart = {id(variable) for variable in world_model.behaviour_variables} if self._action_value else ()
         self.variables = [variable for variable in world_model.trainable_variables if id(variable) not in apart]
         self._behaviour_variables = list(world_model.behaviour_variables) if acts else []
-        if self._action_value:
-            self._behaviour_variables += world_model.encoder_variables
         self.behaviour_optimizer: Adam | None = None
         with self.strategy.scope():
             self.updates = tf.Variable(0, trainable=False, dtype=tf.int64, name="updates")

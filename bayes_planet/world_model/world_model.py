@@ -8,7 +8,6 @@ import tensorflow as tf
 from bayes_planet import bayesian_layers
 from bayes_planet.config import Config
 from bayes_planet.config.constants import VECTOR_LAYERS
-from bayes_planet.world_model.embedding_tasks import EmbeddingTasks
 from bayes_planet.world_model.loss_scales import InformationRate, LearntScales
 from bayes_planet.world_model.losses import (
     continuation_nll,
@@ -32,14 +31,13 @@ CONTINUATION_SCALE = 10.0
 class Seen(NamedTuple):
     """Results of the world model's loss that the actor and the value use too.
 
-    The posterior State [B, T, ...], one weight sample of the transition, features [B * (T - D), D, Z + H] predicted
-    ahead of the posterior (None without `loss.overshooting_steps`), and the embedding [B, T, E] of what was observed.
+    The posterior State [B, T, ...], one weight sample of the transition, and features [B * (T - D), D, Z + H] predicted
+    ahead of the posterior (None without `loss.overshooting_steps`).
     """
 
     posterior: State
     weights: dict
     ahead: tf.Tensor | None
-    embedded: tf.Tensor
 
 
 class LossTerms(NamedTuple):
@@ -103,11 +101,7 @@ class WorldModel(tf.Module):
 
         self._reward_head = head("reward_head")
         self._continuation_head = head("continuation_head") if model.continuation else None
-        self._embedding_tasks: EmbeddingTasks | None = None
-        if model.embedding_tasks:
-            self._embedding_tasks = EmbeddingTasks(model, embedding_size, action_size, policy)
-        terms = ["reward", "reward_overshooting", *(self._embedding_tasks.scales if self._embedding_tasks else ())]
-        self._scales = LearntScales(terms) if model.learnt_scales else None
+        self._scales = LearntScales(["reward", "reward_overshooting"]) if model.learnt_scales else None
         self._rate = InformationRate() if model.learnt_scales else None
         self._build()
 
@@ -133,11 +127,14 @@ class WorldModel(tf.Module):
 
     @property
     def heads(self) -> dict[str, Any]:
-        """What predicts beside observations, by name: from the latent features reward, continuation, ..., and from
-        embeddings those of `EmbeddingTasks`."""
+        """What predicts from the latent features beside observations, by name: reward, continuation, ...."""
         found = {"reward": self._reward_head, "continuation": self._continuation_head}
-        tasks = self._embedding_tasks.heads if self._embedding_tasks is not None else {}
-        return {name: head for name, head in found.items() if head is not None} | tasks
+        return {name: head for name, head in found.items() if head is not None}
+
+    @property
+    def trains_encoder(self) -> bool:
+        """Whether the encoder learns by `loss`."""
+        return True
 
     @property
     def sees_change(self) -> bool:
@@ -289,7 +286,7 @@ class WorldModel(tf.Module):
         With `model.continuation` 10 times the continuation's negative log-likelihood is added, with
         `loss.overshooting_steps` that of the rewards predicted 1 to that number of steps ahead. With
         `model.learnt_scales` rewards (`LearntScales`) and what is observed (`InformationRate`) count by factors that
-        are learnt. With `model.embedding_tasks` the terms of `EmbeddingTasks` are added. With `loss.image_shift` the
+        are learnt. With `loss.image_shift` the
         encoder sees images that are moved, and the decoder learns them as they are.
 
         Args:
@@ -321,7 +318,7 @@ class WorldModel(tf.Module):
 
         prepared, seen = self._prepared_and_seen(batch, fold(seed, 0), fold(seed, 4))
         weights, per_step = self.sample_weights(weight_seed, batch["action"].shape[1])
-        embedded = self.embed(seen)
+        embedded = self.embed(seen) if self.trains_encoder else tf.stop_gradient(self.embed(seen))
         posterior, prior = self.rssm.observe(
             embedded, batch["action"], seed=fold(seed, 1), weights=weights, weights_per_step=per_step
         )
@@ -359,11 +356,6 @@ class WorldModel(tf.Module):
             + charged_kl
             + weight_kl_scale * weight_kl_per_step
         )
-        tasks = self._embedding_tasks
-        if tasks is not None:
-            for name, value in tasks.losses(embedded, batch, mask, valid_steps).items():
-                total += counted(name, value, scales.reward_scale * tasks.scales[name])
-                metrics[f"loss/{name}"] = value
         if per_step:  # a rollout has one draw
             weights = tf.nest.map_structure(lambda value: value[0], weights)
         ahead: tf.Tensor | None = None
@@ -390,4 +382,4 @@ class WorldModel(tf.Module):
         metrics["state/posterior_stddev"] = mean(tf.reduce_mean(posterior.stddev, -1))
         metrics["state/prior_stddev"] = mean(tf.reduce_mean(prior.stddev, -1))
         metrics["loss/total"] = total
-        return LossTerms(total, metrics, Seen(posterior, weights, ahead, embedded))
+        return LossTerms(total, metrics, Seen(posterior, weights, ahead))

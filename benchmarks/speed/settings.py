@@ -19,7 +19,6 @@ PLAIN_SEARCH = (
     *(
         "model.activation=relu",
         "model.image_encoder=planet",
-        "model.embedding_tasks=false",
         "model.learnt_scales=false",
     ),
     "planner.method=cem",

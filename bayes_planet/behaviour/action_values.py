@@ -1,5 +1,6 @@
 """Values of actions, learnt from the replay, and an actor that follows their gradient. Nothing is imagined here."""
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -15,6 +16,10 @@ NOISE_STDDEV, NOISE_LIMIT = 0.2, 0.3
 """Of the noise on the actor's actions while it learns, so that values are smooth over actions. Source: TD3, DrQ-v2."""
 BOUND_SCALE = 1e-3
 """Factor on the squared distance by which an action is outside [-1, 1]."""
+
+
+SHIFT_GROUPS = 16
+"""Draws of `loss.image_shift` for the short sequences of an update: one for each of them would take a third of it."""
 
 
 class Transitions(NamedTuple):
@@ -57,22 +62,24 @@ def observed(
 ) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
     """What the encoder reads where the agent is, in row 1, and after its rewards, in the last row; prepared, [B, ...].
 
-    Images, each with the one before, are moved by `loss.image_shift`.
+    The images of a sequence are moved together, by `loss.image_shift` at most.
 
     Args:
       batch: 'image' uint8 [B, R, 64, 64, 3] and/or 'state' [B, R, n], with R = `TRANSITION_ROWS`.
       seed: int32 [2].
     """
     fold = tf.random.experimental.stateless_fold_in
-    ends = {}
-    for number, row in enumerate((1, TRANSITION_ROWS - 1)):
-        found = {name: batch[name][:, row] for name in model.observation_shapes}
-        if "image" in found:
-            pair = batch["image"][:, row - 1 : row + 1]
-            pair = images.random_shift(pair, model.config.loss.image_shift, fold(seed, number))
-            found |= {"image": pair[:, 1], "previous_image": pair[:, 0]}
-        ends[row] = model.prepare(found, fold(seed, 2 + number))
-    here, after = ends.values()
+    moved = {name: batch[name] for name in model.observation_shapes}
+    if "image" in moved:
+        groups = math.gcd(SHIFT_GROUPS, moved["image"].shape[0])
+        moved["image"] = images.random_shift(moved["image"], model.config.loss.image_shift, fold(seed, 0), groups)
+    ends = []
+    for number, row in enumerate((1, TRANSITION_ROWS - 1), 1):
+        end = {name: value[:, row] for name, value in moved.items()}
+        if "image" in end:
+            end["previous_image"] = moved["image"][:, row - 1]
+        ends.append(model.prepare(end, fold(seed, number)))
+    here, after = ends
     return here, after
 
 

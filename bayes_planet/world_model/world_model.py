@@ -144,7 +144,7 @@ class WorldModel(tf.Module):
     def prepare(self, observation: Mapping[str, tf.Tensor], seed: tf.Tensor) -> dict[str, tf.Tensor]:
         """What the environment gives, as the model sees it: images quantised with fresh noise, states normalised.
 
-        With `model.image_encoder=change` images stay bytes, and the image before is three more channels.
+        With `model.image_encoder=change` images stay bytes, and 'previous_image' is the one before.
 
         Args:
           observation: 'image' uint8 [B, 64, 64, 3] or [B, T, 64, 64, 3], and/or 'state' float32 [..., n]. With
@@ -155,14 +155,14 @@ class WorldModel(tf.Module):
         missing = set(self.observation_shapes) - set(observation)
         if missing:
             raise ValueError(f"The observation lacks {sorted(missing)}. Accepted: {sorted(self.observation_shapes)}.")
-        prepared = {}
+        prepared: dict[str, tf.Tensor] = {}
         if "image" in self.observation_shapes:
             image = observation["image"]
             if self.sees_change:
                 before = observation.get("previous_image")
                 if before is None:
                     before = images.one_step_before(image) if len(image.shape) == 5 else image
-                prepared["image"] = tf.concat([image, before], -1)
+                prepared |= {"image": image, "previous_image": before}
             else:
                 prepared["image"] = images.preprocess(image, seed)
         if "state" in self.observation_shapes:
@@ -172,7 +172,10 @@ class WorldModel(tf.Module):
 
     def embed(self, prepared: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Embedding [..., E] of prepared observations."""
-        return tf.concat([encoder(prepared[key]) for key, encoder in sorted(self._encoders.items())], -1)
+        inputs = {key: [prepared[key]] for key in sorted(self._encoders)}
+        if self.sees_change:
+            inputs["image"].append(prepared["previous_image"])
+        return tf.concat([self._encoders[key](*values) for key, values in inputs.items()], -1)
 
     def decode(self, features: tf.Tensor, normalised: bool = False) -> dict[str, tf.Tensor]:
         """Mean of each observation, float32, for features [..., Z + H].
@@ -244,7 +247,7 @@ class WorldModel(tf.Module):
         shift = self.config.loss.image_shift
         if self.sees_change:  # to move bytes is faster than to move numbers
             seen = self.prepare({**batch, "image": images.random_shift(batch["image"], shift, shift_seed)}, seed)
-            return {**seen, "image": batch["image"]}, seen
+            return {key: batch[key] if key == "image" else seen[key] for key in self.observation_shapes}, seen
         prepared = self.prepare(batch, seed)
         if "image" not in prepared:
             return prepared, prepared

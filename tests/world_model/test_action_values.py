@@ -107,14 +107,14 @@ def test_what_is_observed_is_row_one_and_the_last_each_with_the_image_before():
     model = tiny_model(config, IMAGE_SHAPES)
     batch = short(2, shapes=IMAGE_SHAPES)
     here, after = observed(model, batch, seed(0))
-    np.testing.assert_array_equal(here["image"], np.concatenate([batch["image"][:, 1], batch["image"][:, 0]], -1))
-    np.testing.assert_array_equal(after["image"], np.concatenate([batch["image"][:, 4], batch["image"][:, 3]], -1))
+    for end, row in ((here, 1), (after, 4)):
+        np.testing.assert_array_equal(end["image"], batch["image"][:, row])
+        np.testing.assert_array_equal(end["previous_image"], batch["image"][:, row - 1])
     moved = tiny_model(acting(model={"image_encoder": "change"}, loss={"image_shift": 3}), IMAGE_SHAPES)
+    batch["image"][:, 0] = batch["image"][:, 1]
     shifted, _ = observed(moved, batch, seed(0))
     assert not np.array_equal(shifted["image"], here["image"])
-    batch["image"][:, 0] = batch["image"][:, 1]
-    pair, _ = observed(moved, batch, seed(0))
-    np.testing.assert_array_equal(pair["image"][..., :3], pair["image"][..., 3:])  # both by the same distance
+    np.testing.assert_array_equal(shifted["image"], shifted["previous_image"])  # both by the same distance
 
 
 def test_a_value_is_the_rewards_and_the_least_of_two_targets_of_what_the_actor_does(model):

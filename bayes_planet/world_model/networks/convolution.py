@@ -27,19 +27,27 @@ class PatchConvolution(tf.keras.layers.Conv2D):
         return tf.reshape(self.activation(x), [inputs.shape[0] or -1, rows, columns, self.filters])
 
 
-@tf.keras.utils.register_keras_serializable("bayes_planet")
-class ChangeConvolution(tf.keras.layers.Conv2D):
-    """`tf.keras.layers.Conv2D` with VALID padding, of an image and of how it differs from the one before, from bytes.
+def convolve_change(layer: tf.keras.layers.Conv2D, image: tf.Tensor, previous: tf.Tensor) -> tf.Tensor:
+    """What a layer with VALID padding gives for an image and how it differs from the one before, from their bytes.
 
-    uint8 [B, h, w, 6], the image and the one before -> [B, (h - k) // s + 1, (w - k) // s + 1, filters]. Convolved is
-    image / 255 - 0.5, and `CHANGE_SCALE` / 255 times the difference. Both are sums of the bytes, so a kernel and a bias
-    do it that are put together here, and no image is.
+    The image is on the scale of image / 255 - 0.5, the difference on `CHANGE_SCALE` / 255 of that of bytes. Both are
+    sums of bytes: kernels and a bias do it that are put together here, and no image of six channels is.
+
+    Args:
+      layer: built for six channels, those of the image and those of the difference.
+      image, previous: uint8 [B, h, w, 3].
+
+    Returns:
+      [B, (h - k) // s + 1, (w - k) // s + 1, filters].
 
     Source: Flare (Shang et al. 2021, "Reinforcement Learning with Latent Flow"), which has it for latent features.
     """
-
-    def call(self, inputs: tf.Tensor) -> tf.Tensor:
-        image, change = tf.split(self.kernel, 2, 2)
-        kernel = tf.concat([image + CHANGE_SCALE * change, -CHANGE_SCALE * change], 2) / 255.0
-        x = tf.nn.conv2d(tf.cast(inputs, self.compute_dtype), kernel, self.strides, self.padding.upper())
-        return self.activation(tf.nn.bias_add(x, self.bias - 0.5 * tf.reduce_sum(image, [0, 1, 2])))
+    still, change = tf.split(tf.cast(layer.kernel, tf.float32), 2, 2)
+    kernels = (still + CHANGE_SCALE * change) / 255.0, -CHANGE_SCALE / 255.0 * change
+    dtype = layer.compute_dtype
+    seen, before = (
+        tf.nn.conv2d(tf.cast(bytes_, dtype), tf.cast(kernel, dtype), layer.strides, "VALID")
+        for bytes_, kernel in zip((image, previous), kernels, strict=True)
+    )
+    bias = tf.cast(layer.bias, tf.float32) - 0.5 * tf.reduce_sum(still, [0, 1, 2])
+    return layer.activation(tf.nn.bias_add(seen + before, tf.cast(bias, dtype)))

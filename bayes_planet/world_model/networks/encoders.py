@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from bayes_planet.world_model.networks import activations
-from bayes_planet.world_model.networks.convolution import ChangeConvolution, PatchConvolution
+from bayes_planet.world_model.networks.convolution import PatchConvolution, convolve_change
 from bayes_planet.world_model.networks.images import flatten_images
 
 EMBEDDING_SIZE = 50
@@ -60,7 +60,7 @@ class ImageEncoder(tf.Module):
 
 
 class ChangeEncoder(tf.Module):
-    """Sees an image and how it changed; few numbers come out: uint8 [..., 64, 64, 6] -> [..., 50], each in (-1, 1).
+    """Sees an image and how it changed; few numbers come out: uint8 [..., 64, 64, 3] twice -> [..., 50] in (-1, 1).
 
     Three convolutions, kernel 4, stride 2, VALID, of depth d, 2d, 4d, then a dense layer, normalisation and tanh.
 
@@ -77,9 +77,8 @@ class ChangeEncoder(tf.Module):
     ):
         super().__init__(name)
         self.embedding_size = EMBEDDING_SIZE
-        layers = [ChangeConvolution, tf.keras.layers.Conv2D, tf.keras.layers.Conv2D]
-        self._layers = [
-            layer(
+        self._convolutions = [
+            tf.keras.layers.Conv2D(
                 depth * 2**i,
                 4,
                 2,
@@ -87,27 +86,27 @@ class ChangeEncoder(tf.Module):
                 name=f"convolution_{i}",
                 activation=activations.convolution(activation, side**2),
             )
-            for i, (layer, side) in enumerate(zip(layers, (31, 14, 6), strict=True))
-        ] + [
-            tf.keras.layers.Dense(EMBEDDING_SIZE, dtype=policy, name="dense"),
-            tf.keras.layers.LayerNormalization(epsilon=1e-5, dtype="float32", name="normalisation"),
+            for i, side in enumerate((31, 14, 6))
         ]
+        self._convolutions[0].build([None, 64, 64, 6])
+        self._dense = tf.keras.layers.Dense(EMBEDDING_SIZE, dtype=policy, name="dense")
+        self._normalisation = tf.keras.layers.LayerNormalization(epsilon=1e-5, dtype="float32", name="normalisation")
 
     @property
     def layers(self) -> list[tf.keras.layers.Layer]:
         """Its Keras layers, first to last."""
-        return list(self._layers)
+        return [*self._convolutions, self._dense, self._normalisation]
 
-    def __call__(self, image: tf.Tensor) -> tf.Tensor:
-        if image.shape[-3:] != (64, 64, 6):
-            raise ValueError(f"image has shape {image.shape}. Accepted: [..., 64, 64, 6].")
-        leading = tf.shape(image)[:-3]
-        x = flatten_images(image)
-        *convolutions, dense, normalisation = self._layers
-        for layer in convolutions:
+    def __call__(self, image: tf.Tensor, previous: tf.Tensor) -> tf.Tensor:
+        """The embedding of an image, of the same shape as the one before."""
+        if image.shape[-3:] != (64, 64, 3) or previous.shape[-3:] != (64, 64, 3):
+            raise ValueError(f"Images have shapes {image.shape}, {previous.shape}. Accepted: [..., 64, 64, 3] each.")
+        first, *others = self._convolutions
+        x = convolve_change(first, flatten_images(image), flatten_images(previous))
+        for layer in others:
             x = layer(x)
-        x = tf.tanh(normalisation(dense(tf.reshape(x, [-1, 36 * convolutions[-1].filters]))))
-        x = tf.reshape(x, tf.concat([leading, [EMBEDDING_SIZE]], 0))
+        x = tf.tanh(self._normalisation(self._dense(tf.reshape(x, [-1, 36 * others[-1].filters]))))
+        x = tf.reshape(x, tf.concat([tf.shape(image)[:-3], [EMBEDDING_SIZE]], 0))
         return tf.ensure_shape(x, [*image.shape[:-3], EMBEDDING_SIZE])
 
 

@@ -36,7 +36,7 @@ def _random_bytes(image: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
 
 def flatten_images(image: tf.Tensor) -> tf.Tensor:
     """[..., H, W, C] -> [N, H, W, C], N known when tracing wherever it can be."""
-    leading = image.shape[:-3]
+    leading = tf.TensorShape(image.shape[:-3])
     count = leading.num_elements() if leading.is_fully_defined() else -1
     return tf.reshape(image, [count, *image.shape[-3:]])
 
@@ -51,7 +51,7 @@ def one_step_before(images: tf.Tensor) -> tf.Tensor:
     return tf.concat([images[:, :1], images[:, :-1]], 1)
 
 
-def random_shift(sequences: tf.Tensor, pixels: int, seed: tf.Tensor) -> tf.Tensor:
+def random_shift(sequences: tf.Tensor, pixels: int, seed: tf.Tensor, groups: int | None = None) -> tf.Tensor:
     """Moves the images of each sequence together, up and down and to the sides; what comes in repeats the border.
 
     An encoder that must say the same wherever the image lies overfits a small replay less.
@@ -60,6 +60,7 @@ def random_shift(sequences: tf.Tensor, pixels: int, seed: tf.Tensor) -> tf.Tenso
       sequences: [B, T, height, width, channels].
       pixels: the largest distance, 0 or more, along each axis.
       seed: int32 [2].
+      groups: how many draws; B is a multiple of it, and sequences side by side share a draw. None: one a sequence.
 
     Returns:
       The same shape and dtype.
@@ -71,12 +72,13 @@ def random_shift(sequences: tf.Tensor, pixels: int, seed: tf.Tensor) -> tf.Tenso
     steps, height, width, channels = sequences.shape[1:]
     padded = _repeat_edges(sequences, pixels, 2)  # rows of bytes side by side, so that moving is copying
     padded = _repeat_edges(tf.reshape(padded, [-1, steps, height + 2 * pixels, width, channels]), pixels, 3)
-    padded = tf.reshape(padded, [-1, steps, height + 2 * pixels, (width + 2 * pixels) * channels])
-    starts = tf.random.stateless_uniform([2, tf.shape(sequences)[0]], seed, 0, 2 * pixels + 1, tf.int32)
+    groups = tf.shape(sequences)[0] if groups is None else groups
+    padded = tf.reshape(padded, [groups, -1, height + 2 * pixels, (width + 2 * pixels) * channels])
+    starts = tf.random.stateless_uniform([2, groups], seed, 0, 2 * pixels + 1, tf.int32)
 
     def window(one: tuple[tf.Tensor, tf.Tensor, tf.Tensor]) -> tf.Tensor:
         images, row, column = one
-        return tf.slice(images, [0, row, column * channels], [steps, height, width * channels])
+        return tf.slice(images, [0, row, column * channels], [-1, height, width * channels])
 
     moved = tf.map_fn(window, (padded, starts[0], starts[1]), fn_output_signature=sequences.dtype)
     return tf.ensure_shape(tf.reshape(moved, tf.shape(sequences)), sequences.shape)
@@ -84,5 +86,6 @@ def random_shift(sequences: tf.Tensor, pixels: int, seed: tf.Tensor) -> tf.Tenso
 
 def _repeat_edges(images: tf.Tensor, count: int, axis: int) -> tf.Tensor:
     """The first and the last entry of an axis `count` times more."""
-    first, last = tf.split(images, [1, -1], axis)[0], tf.split(images, [-1, 1], axis)[1]
+    before = (slice(None),) * axis
+    first, last = images[(*before, slice(1))], images[(*before, slice(-1, None))]
     return tf.concat([first] * count + [images] + [last] * count, axis)

@@ -127,9 +127,9 @@ def value_targets(model: BehaviourModel, after: Transitions, seed: tf.Tensor) ->
 
 
 def action_value_nll(model: BehaviourModel, after: Transitions, target: tf.Tensor) -> tf.Tensor:
-    """Negative log-likelihood, float32 [], of the targets [n] by each head, over what is known."""
-    rates = model.action_rates(after.features, after.action)
-    nll = tf.reduce_mean(unit_gaussian_nll(target[None, :, None], rates[..., None], 1), 0)
+    """Negative log-likelihood, float32 [], of the targets [n] by each head, in its units, over what is known."""
+    rates = model.action_rates(after.features, after.action) / model.value_unit
+    nll = tf.reduce_mean(unit_gaussian_nll(target[None, :, None] / model.value_unit, rates[..., None], 1), 0)
     return tf.math.divide_no_nan(tf.reduce_sum(nll * after.known), tf.reduce_sum(after.known))
 
 
@@ -150,7 +150,7 @@ def actor_loss(model: BehaviourModel, after: Transitions, seed: tf.Tensor) -> tu
     within = bounded(mean)
     action = within + tf.stop_gradient(_noisy(within, seed) - within)
     rate = model.action_rate(after.features, action)
-    unit = tf.stop_gradient(tf.reduce_mean(tf.abs(rate))) + 1e-6
+    unit = tf.stop_gradient(tf.reduce_mean(tf.abs(rate)) + 1e-6 * model.value_unit)
     outside = tf.reduce_mean(tf.square(tf.maximum(tf.abs(mean) - 1.0, 0.0)))
     value = tf.reduce_mean(rate)
     return BOUND_SCALE * outside - value / unit, value

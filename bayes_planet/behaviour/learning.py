@@ -85,8 +85,7 @@ def action_value_gradients(
         followed = transitions(batch, features, after, model.config.loss.value_discount)
         target = value_targets(model, followed, fold(seed, 1))
         value = action_value_nll(model, followed, target) / replicas
-        total = model.config.loss.reward_scale * value
-    gradients = tape.gradient(total, learning)
+    gradients = tape.gradient(value, learning)
     followed = followed._replace(features=tf.stop_gradient(features))
     actor_variables = list(model.require_policy().trainable_variables)
     with tf.GradientTape(watch_accessed_variables=False) as tape:

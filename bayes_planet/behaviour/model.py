@@ -48,13 +48,15 @@ class BehaviourModel(WorldModel):
             self._policy_head = GaussianPolicy(
                 model.reward_layers, model.reward_units, action_size, model.activation, policy
             )
+        if model.action_value:
+            self._make_targets(head)
         features = tf.zeros([1, self.behaviour_size])
         if model.value:
             self.value(features)
         if model.policy:
             self.policy(features)
         if model.action_value:
-            self._make_targets(head)
+            self.move_targets(1.0)
 
     def _make_targets(self, head: Callable[[str], DenseHead]) -> None:
         """Value heads that follow those that learn, and the rewards that all values are between."""
@@ -74,7 +76,6 @@ class BehaviourModel(WorldModel):
             _rates(self._target_heads, tf.zeros([1, self.behaviour_size + self.action_size]))
             self.least_reward = tf.Variable(float("inf"), name="least_reward")
             self.largest_reward = tf.Variable(-float("inf"), name="largest_reward")
-        self.move_targets(1.0)
 
     @property
     def behaviour_size(self) -> int:
@@ -98,12 +99,27 @@ class BehaviourModel(WorldModel):
         return list(self._target_heads)
 
     def see_rewards(self, batch: Mapping[str, tf.Tensor]) -> None:
-        """With `model.action_value`: values are between the least and the largest reward seen so far."""
+        """With `model.action_value`: values are between the least and the largest reward seen, by all replicas."""
         reward = batch["reward"]
         known = tf.cast(batch["mask"], tf.bool) & tf.math.is_finite(reward)
         none = tf.fill(tf.shape(reward), float("inf"))
-        self.least_reward.assign(tf.minimum(self.least_reward, tf.reduce_min(tf.where(known, reward, none))))
-        self.largest_reward.assign(tf.maximum(self.largest_reward, tf.reduce_max(tf.where(known, reward, -none))))
+        ends = tf.reduce_min(tf.stack([tf.where(known, reward, none), tf.where(known, -reward, none)]), [1, 2])
+        context = tf.distribute.get_replica_context()
+        if context is not None and context.num_replicas_in_sync > 1:
+            ends = tf.reduce_min(context.all_gather(ends[None], 0), 0)
+        self.least_reward.assign(tf.minimum(self.least_reward, ends[0]))
+        self.largest_reward.assign(tf.maximum(self.largest_reward, -ends[1]))
+
+    @property
+    def value_unit(self) -> tf.Tensor:
+        """With `model.action_value`: the rate of reward, float32 [], that value heads give as 1.
+
+        They give the discounted sum of rewards in units of the largest that was seen, whatever rewards are measured in:
+        Adam moves what a network gives by steps of a size of its own, in which a rate of reward is small.
+        """
+        largest = tf.maximum(tf.abs(self.least_reward), tf.abs(self.largest_reward))
+        largest = tf.where(tf.math.is_finite(largest) & (largest > 0.0), largest, 1.0)
+        return (1.0 - self.config.loss.value_discount) * largest
 
     def move_targets(self, share: float = TARGET_SHARE) -> None:
         """With `model.action_value`: the heads that targets are from go a share of the way to those that learn."""
@@ -147,15 +163,18 @@ class BehaviourModel(WorldModel):
 
     def action_rates(self, features: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
         """With `model.action_value`: `reward_rates` [K, ...] of an action [..., A] in states of features [..., F]."""
-        return _rates(self._value_heads, tf.concat([features, action], -1))
+        return self.value_unit * _rates(self._value_heads, tf.concat([features, action], -1))
 
     def action_rate(self, features: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
         """`action_rates` as one, [...]: their mean less their stddev."""
-        return pessimistic(self.action_rates(features, action))
+        return self._cautious(self._value_heads, features, action)
 
     def target_action_rate(self, features: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
         """`action_rate` by the heads that follow those that learn."""
-        return pessimistic(_rates(self._target_heads, tf.concat([features, action], -1)))
+        return self._cautious(self._target_heads, features, action)
+
+    def _cautious(self, heads: Sequence[DenseHead], features: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
+        return self.value_unit * pessimistic(_rates(heads, tf.concat([features, action], -1)))
 
     def policy(self, features: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Mean and stddev [..., A] of the policy's action, before it is clipped, for `behaviour_features` [..., F]."""

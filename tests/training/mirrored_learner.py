@@ -102,7 +102,10 @@ def check_action_values(strategy: tf.distribute.Strategy) -> None:
     first = [variable.numpy() for variable in model.behaviour_variables]
     targets = [each for head in model.target_heads for layer in head.layers for each in (layer.kernel, layer.bias)]
     starts = [target.numpy() for target in targets]
-    learner.update(tiny_batch(4, 7), 50)
+    batch = tiny_batch(4, 7)
+    learner.update(batch, 50)
+    for bound, expected in ((model.least_reward, batch["reward"].min()), (model.largest_reward, batch["reward"].max())):
+        assert [float(value) for value in bound.values] == [expected, expected]
     for variable in (*model.behaviour_variables, *targets):
         np.testing.assert_array_equal(variable.values[0], variable.values[1], err_msg=variable.name)
     changed = [np.abs(new.numpy() - old).max() for new, old in zip(model.behaviour_variables, first, strict=True)]

@@ -103,7 +103,7 @@ class Learner:
 
         Returns:
           Scalars by name: loss terms, 'elbo', 'gradient_norm', 'skipped' (1 where a gradient was not finite, and
-          parameters and optimizer stayed as they were), 'weight_kl/total' and 'weight_kl/LAYER' in nats,
+          the parameters it was for stayed as they were), 'weight_kl/total' and 'weight_kl/LAYER' in nats,
           'weight_kl/scale', 'weight_stddev/LAYER'.
         """
         update = int(self.updates.numpy())

@@ -78,7 +78,8 @@ def random_shift(sequences: tf.Tensor, pixels: int, seed: tf.Tensor, groups: int
 
     def window(one: tuple[tf.Tensor, tf.Tensor, tf.Tensor]) -> tf.Tensor:
         images, row, column = one
-        return tf.slice(images, [0, row, column * channels], [-1, height, width * channels])
+        count = images.shape[0] or tf.shape(images)[0]
+        return tf.slice(images, [0, row, column * channels], [count, height, width * channels])
 
     moved = tf.map_fn(window, (padded, starts[0], starts[1]), fn_output_signature=sequences.dtype)
     return tf.ensure_shape(tf.reshape(moved, tf.shape(sequences)), sequences.shape)

@@ -46,7 +46,7 @@ def test_what_an_update_sees_makes_a_method(tmp_path):
         make_run(tmp_path / "c", seed=1, overrides=("train.batch_size=7",)),
     ]
     assert groups(folders) == {
-        (CHEETAH, "bayes_planet, train.batch_size=32"): ["a", "b"],
+        (CHEETAH, "bayes_planet, train.batch_size=16"): ["a", "b"],
         (CHEETAH, "bayes_planet, train.batch_size=7"): ["c"],
     }
 
@@ -196,5 +196,5 @@ def test_the_order_of_the_layers_makes_no_method(tmp_path):
     other = make_run(tmp_path / "o", overrides=("model.bayesian.layers=[prior_mean,gru]", "train.batch_size=3"))
     assert groups([other, folders[3]]) == {
         (CHEETAH, "belief in gru, prior_mean, train.batch_size=3"): ["o"],
-        (CHEETAH, "belief in gru, prior_mean, train.batch_size=32"): ["r3"],
+        (CHEETAH, "belief in gru, prior_mean, train.batch_size=16"): ["r3"],
     }

@@ -164,8 +164,8 @@ class Learner:
         for number in range(self._further_updates):
             gradients = self._further_gradients(seen, fold(seed, FURTHER + number))
             self._apply(gradients, self._behaviour_variables, self.optimizer, counted=False)
-        if self._action_value:
-            added, each_finite = self._learn_action_values(short, batch, seed)
+        if self.behaviour_optimizer is not None:
+            added, each_finite = self._learn_action_values(self.behaviour_optimizer, short, batch, seed)
             metrics |= added
             finite &= each_finite
         share = 1.0 / context.num_replicas_in_sync
@@ -174,7 +174,7 @@ class Learner:
         return metrics
 
     def _learn_action_values(
-        self, short: dict | None, batch: dict, seed: tf.Tensor
+        self, optimizer: Adam, short: dict | None, batch: dict, seed: tf.Tensor
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         """`train.behaviour_updates` of them, each from sequences of its own; metrics of the last, and whether all were
         finite."""
@@ -188,7 +188,7 @@ class Learner:
         for number in range(count):
             part = {name: value[number * size : (number + 1) * size] for name, value in short.items()}
             metrics, gradients = self._action_value_gradients(part, fold(seed, FURTHER + number))
-            finite &= self._apply(gradients, self._behaviour_variables, self.behaviour_optimizer)[1]
+            finite &= self._apply(gradients, self._behaviour_variables, optimizer)[1]
             self.trained.move_targets()
         return metrics, finite
 

@@ -468,6 +468,12 @@ def test_searches_and_units_of_an_earlier_version_are_read_where_a_method_and_on
             presets.load([wrong])
 
 
+@pytest.mark.parametrize("name", ["embedding_reward", "embedding_tasks", "image_change"])
+def test_what_was_tried_and_removed_is_refused_by_what_to_do(name):
+    with pytest.raises(ValueError, match=rf"model\.{name} is True\..*Accepted: false, or leave it out"):
+        presets.load(overrides=[f"model.{name}=true"])
+
+
 def test_former_settings_are_the_constants_of_the_code():
     from bayes_planet.training import trainer
     from bayes_planet.world_model import rssm, world_model

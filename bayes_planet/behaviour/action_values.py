@@ -16,8 +16,6 @@ NOISE_STDDEV, NOISE_LIMIT = 0.2, 0.3
 """Of the noise on the actor's actions while it learns, so that values are smooth over actions. Source: TD3, DrQ-v2."""
 BOUND_SCALE = 1e-3
 """Factor on the squared distance by which an action is outside [-1, 1]."""
-
-
 SHIFT_GROUPS = 16
 """Draws of `loss.image_shift` for the short sequences of an update: one for each of them would take a third of it."""
 
@@ -128,8 +126,8 @@ def value_targets(model: BehaviourModel, after: Transitions, seed: tf.Tensor) ->
 
 def action_value_nll(model: BehaviourModel, after: Transitions, target: tf.Tensor) -> tf.Tensor:
     """Negative log-likelihood, float32 [], of the targets [n] by each head, in its units, over what is known."""
-    rates = model.action_rates(after.features, after.action) / model.value_unit
-    nll = tf.reduce_mean(unit_gaussian_nll(target[None, :, None] / model.value_unit, rates[..., None], 1), 0)
+    values = model.action_values(after.features, after.action)
+    nll = tf.reduce_mean(unit_gaussian_nll(target[None, :, None] / model.value_unit, values[..., None], 1), 0)
     return tf.math.divide_no_nan(tf.reduce_sum(nll * after.known), tf.reduce_sum(after.known))
 
 

@@ -161,9 +161,14 @@ class BehaviourModel(WorldModel):
             return self.action_rates(features, tf.clip_by_value(self.policy(features)[0], -1.0, 1.0))
         return _rates(self._value_heads, features)
 
+    def action_values(self, features: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
+        """With `model.action_value`: what each head gives [K, ...], in units of `value_unit`, for an action [..., A] in
+        states of features [..., F]."""
+        return _rates(self._value_heads, tf.concat([features, action], -1))
+
     def action_rates(self, features: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
-        """With `model.action_value`: `reward_rates` [K, ...] of an action [..., A] in states of features [..., F]."""
-        return self.value_unit * _rates(self._value_heads, tf.concat([features, action], -1))
+        """`action_values` as `reward_rates`, [K, ...]."""
+        return self.value_unit * self.action_values(features, action)
 
     def action_rate(self, features: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
         """`action_rates` as one, [...]: their mean less their stddev."""

@@ -65,9 +65,10 @@ def _explores_early(train: TrainConfig, episode: int, returns: Mapping[int, floa
     random = [returns[index] for index in range(train.seed_episodes) if index in returns]
     if not random or episode < train.seed_episodes:
         return False
+    usual = np.mean(random)
     own: list[float] = []
     for index in range(train.seed_episodes, episode + 1):
-        better = len(own) >= JUDGED_EPISODES and np.median(own[-JUDGED_EPISODES:]) > np.mean(random)
+        better = len(own) >= JUDGED_EPISODES and np.median(own[-JUDGED_EPISODES:]) > usual
         early = index % 2 == 1 and not better
         if not early and index in returns:
             own.append(returns[index])

@@ -55,20 +55,20 @@ class Learner:
         self.config = config
         self.strategy = strategy or tf.distribute.get_strategy()
         acts = isinstance(world_model, BehaviourModel) and config.model.policy
-        self._action_value = acts and config.model.action_value
-        apart = {id(variable) for variable in world_model.behaviour_variables} if self._action_value else ()
-        self.variables = [variable for variable in world_model.trainable_variables if id(variable) not in apart]
+        action_value = acts and config.model.action_value
         self._behaviour_variables = list(world_model.behaviour_variables) if acts else []
+        apart = {id(variable) for variable in self._behaviour_variables} if action_value else ()
+        self.variables = [variable for variable in world_model.trainable_variables if id(variable) not in apart]
         self.behaviour_optimizer: Adam | None = None
         with self.strategy.scope():
             self.updates = tf.Variable(0, trainable=False, dtype=tf.int64, name="updates")
             self.optimizer = self._make_optimizer(self.variables)
-            if self._action_value:
+            if action_value:
                 self.behaviour_optimizer = self._make_optimizer(self._behaviour_variables)
         self.average: ParameterAverage | None = None
         if average is not None:
             self.average = ParameterAverage(average, world_model, config.train.average_decay, self.strategy)
-        self._further_updates = config.train.behaviour_updates - 1 if acts and not self._action_value else 0
+        self._further_updates = config.train.behaviour_updates - 1 if acts and not action_value else 0
         compiled = functools.partial(tf.function, jit_compile=True, autograph=False)
         compile_or_not = compiled if uses_xla(config.train.xla) else lambda function: function
         self._gradients = compile_or_not(self._replica_gradients)
@@ -155,8 +155,6 @@ class Learner:
         fold = tf.random.experimental.stateless_fold_in
         seed = fold(seed, replica)
         weight_seed = fold(weight_seed, replica)
-        if self._action_value:
-            self.trained.see_rewards(batch)
         short = batch.get("transitions")
         batch = {name: value for name, value in batch.items() if name != "transitions"}
         gradients, seen, metrics = self._gradients(batch, seed, weight_seed, num_data, kl_scale, valid_steps)
@@ -178,6 +176,7 @@ class Learner:
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         """`train.behaviour_updates` of them, each from sequences of its own; metrics of the last, and whether all were
         finite."""
+        self.trained.see_rewards(batch)
         fold = tf.random.experimental.stateless_fold_in
         count = self.config.train.behaviour_updates
         if short is None:

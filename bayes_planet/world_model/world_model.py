@@ -289,8 +289,8 @@ class WorldModel(tf.Module):
         With `model.continuation` 10 times the continuation's negative log-likelihood is added, with
         `loss.overshooting_steps` that of the rewards predicted 1 to that number of steps ahead. With
         `model.learnt_scales` rewards (`LearntScales`) and what is observed (`InformationRate`) count by factors that
-        are learnt. With `loss.image_shift` the
-        encoder sees images that are moved, and the decoder learns them as they are.
+        are learnt. With `loss.image_shift` the encoder sees images that are moved, and the decoder learns them as they
+        are.
 
         Args:
           batch: 'image' uint8 [B, T, 64, 64, 3] and/or 'state' [B, T, n], 'action' [B, T, A] that led to the

@@ -16,11 +16,7 @@ SIZES: dict[str, list[str]] = {"paper": [], "laptop": ["laptop"], "debug": ["deb
 ACTION_SIZE = 6  # of cheetah-run
 PLAIN_SEARCH = (
     *("model.value=false", "model.policy=false", "model.action_value=false", "planner.value_scale=0"),
-    *(
-        "model.activation=relu",
-        "model.image_encoder=planet",
-        "model.learnt_scales=false",
-    ),
+    *("model.activation=relu", "model.image_encoder=planet", "model.learnt_scales=false"),
     "planner.method=cem",
 )
 """Overrides that leave the paper's CEM and networks, with the size's own candidates, elites and iterations."""

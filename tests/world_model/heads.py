@@ -24,8 +24,7 @@ def with_and_without(setting: str, **changes) -> tuple[WorldModel, WorldModel, l
     """A model with the head of `model.SETTING`, one without that has the same other variables, and these of the first."""
     ours = tiny_model(tiny_config(model={setting: True}, **changes))
     theirs = tiny_model(tiny_config(**changes))
-    name = f"_{setting}_head"
-    head = {id(each) for each in getattr(ours, name if hasattr(ours, name) else f"_{setting}").trainable_variables}
+    head = {id(each) for each in getattr(ours, f"_{setting}_head").trainable_variables}
     others = [variable for variable in ours.trainable_variables if id(variable) not in head]
     for variable, other in zip(others, theirs.trainable_variables, strict=True):
         other.assign(variable)

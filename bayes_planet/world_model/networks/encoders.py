@@ -1,5 +1,7 @@
 """From one observation to the embedding that the posterior reads."""
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 from bayes_planet.world_model.networks import activations
@@ -30,18 +32,7 @@ class ImageEncoder(tf.Module):
     ):
         super().__init__(name)
         self.embedding_size = 32 * depth
-        layers = [tf.keras.layers.Conv2D] * 3 + [PatchConvolution]
-        self._layers = [
-            layer(
-                depth * 2**i,
-                4,
-                2,
-                dtype=policy,
-                name=f"convolution_{i}",
-                activation=activations.convolution(activation, side**2),
-            )
-            for i, (layer, side) in enumerate(zip(layers, (31, 14, 6, 2), strict=True))
-        ]
+        self._layers = _convolutions([tf.keras.layers.Conv2D] * 3 + [PatchConvolution], depth, activation, policy)
 
     @property
     def layers(self) -> list[tf.keras.layers.Layer]:
@@ -51,12 +42,10 @@ class ImageEncoder(tf.Module):
     def __call__(self, image: tf.Tensor) -> tf.Tensor:
         if image.shape[-3:] != (64, 64, 3):
             raise ValueError(f"image has shape {image.shape}. Accepted: [..., 64, 64, 3].")
-        leading = tf.shape(image)[:-3]
         x = flatten_images(image)
         for layer in self._layers:
             x = layer(x)
-        x = tf.reshape(x, tf.concat([leading, [self.embedding_size]], 0))
-        return tf.ensure_shape(x, [*image.shape[:-3], self.embedding_size])
+        return _by_image(x, image, self.embedding_size)
 
 
 class ChangeEncoder(tf.Module):
@@ -77,17 +66,7 @@ class ChangeEncoder(tf.Module):
     ):
         super().__init__(name)
         self.embedding_size = EMBEDDING_SIZE
-        self._convolutions = [
-            tf.keras.layers.Conv2D(
-                depth * 2**i,
-                4,
-                2,
-                dtype=policy,
-                name=f"convolution_{i}",
-                activation=activations.convolution(activation, side**2),
-            )
-            for i, side in enumerate((31, 14, 6))
-        ]
+        self._convolutions = _convolutions([tf.keras.layers.Conv2D] * 3, depth, activation, policy)
         self._convolutions[0].build([None, 64, 64, 6])
         self._dense = tf.keras.layers.Dense(EMBEDDING_SIZE, dtype=policy, name="dense")
         self._normalisation = tf.keras.layers.LayerNormalization(epsilon=1e-5, dtype="float32", name="normalisation")
@@ -106,8 +85,7 @@ class ChangeEncoder(tf.Module):
         for layer in others:
             x = layer(x)
         x = tf.tanh(self._normalisation(self._dense(tf.reshape(x, [-1, 36 * others[-1].filters]))))
-        x = tf.reshape(x, tf.concat([tf.shape(image)[:-3], [EMBEDDING_SIZE]], 0))
-        return tf.ensure_shape(x, [*image.shape[:-3], EMBEDDING_SIZE])
+        return _by_image(x, image, EMBEDDING_SIZE)
 
 
 class VectorEncoder(tf.Module):
@@ -139,3 +117,26 @@ class VectorEncoder(tf.Module):
         for layer in self._layers:
             state = layer(state)
         return state
+
+
+def _convolutions(
+    kinds: Sequence[type[tf.keras.layers.Conv2D]], depth: int, activation: str, policy: str
+) -> list[tf.keras.layers.Conv2D]:
+    """Convolutions of images of side 64, kernel 4, stride 2, VALID, of depth d, 2d, 4d, ..., at most four."""
+    return [
+        kind(
+            depth * 2**i,
+            4,
+            2,
+            dtype=policy,
+            name=f"convolution_{i}",
+            activation=activations.convolution(activation, side**2),
+        )
+        for i, (kind, side) in enumerate(zip(kinds, (31, 14, 6, 2), strict=False))
+    ]
+
+
+def _by_image(x: tf.Tensor, image: tf.Tensor, size: int) -> tf.Tensor:
+    """The embeddings of all images, in whatever shape, as [..., size] for images [..., 64, 64, 3]."""
+    x = tf.reshape(x, tf.concat([tf.shape(image)[:-3], [size]], 0))
+    return tf.ensure_shape(x, [*image.shape[:-3], size])

@@ -44,7 +44,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
     Processes that tests start rewrite theirs, as do tests that are asked for with `-m slow`.
     """
-    if "tensorflow" in sys.modules and session.config.option.markexpr == "not slow":
+    if "tensorflow" in sys.modules and session.config.option.markexpr not in ("", "slow"):
         import tensorflow as tf
 
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})

@@ -97,6 +97,7 @@ DRAW = (
 COUNT = "print(float(tf.reduce_sum(tf.function(lambda x: x @ x, jit_compile=True)(tf.ones([3, 3])))));"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "program",
     [
@@ -112,6 +113,7 @@ def test_images_are_drawn_beside_tensorflow(program):
     assert "27.0" in ended.stdout
 
 
+@pytest.mark.thorough
 def test_tensorflow_before_the_package_is_an_error_where_it_would_crash():
     """Where it is another TensorFlow or a GPU draws, it draws."""
     program = (

@@ -45,6 +45,7 @@ def experience(buffer):
     return next(iter(buffer.as_dataset(sample_batch_size=16, num_steps=LENGTH)))[0]
 
 
+@pytest.mark.thorough
 def test_values_are_learnt_from_trajectories(experience):
     """There is no reward after the end of an episode, 0.5 a step on average before it."""
     base = toy.config(value_scale=0.0)
@@ -67,6 +68,7 @@ def test_values_are_learnt_from_trajectories(experience):
     assert value[mask & ~ended].mean() > 0.75
 
 
+@pytest.mark.thorough
 def test_values_of_actions_are_learnt_from_trajectories(experience):
     """They lie between the rewards of the experience, and its batch is learnt."""
     base = toy.config(value_scale=0.0)
@@ -196,6 +198,7 @@ def test_a_preprocessed_batch_is_taken_as_it_is(agent, experience):
     np.testing.assert_array_equal(agent.loss(agent.preprocess_sequence(experience)).loss, agent.loss(experience).loss)
 
 
+@pytest.mark.thorough
 def test_an_unknown_number_of_sequences_trains_as_a_known_one(experience):
     """With every term of the loss that takes a share of the rows or looks ahead."""
     base = toy.config()

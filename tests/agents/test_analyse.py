@@ -22,6 +22,7 @@ def flat(value, name=""):
     return {name: value}
 
 
+@pytest.mark.thorough
 def test_in_memory_or_loaded_it_is_what_the_command_says(trained, tmp_path, capfd):
     run = shutil.copytree(trained.logdir, tmp_path / "run")
     options = argparse.Namespace(run=run, reference=run, episodes=2, seed=4, json=True)

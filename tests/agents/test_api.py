@@ -64,6 +64,7 @@ def test_without_an_amount_it_ends_with_the_schedule_and_an_evaluation(model):
     assert row["eval/episodes"] == 2 and row["episodes"] == 4
 
 
+@pytest.mark.thorough
 def test_learning_again_after_an_error_begins_with_the_first_weights(model, tmp_path, monkeypatch):
     """Before the first checkpoint of updates, too: what was half done is not on disk, so it must not be in the model."""
     again = model_in(tmp_path / "run")
@@ -85,6 +86,7 @@ def test_learning_again_after_an_error_begins_with_the_first_weights(model, tmp_
     assert_same(weights(again), weights(model))
 
 
+@pytest.mark.thorough
 def test_a_value_is_learnt_saved_and_planned_with(tmp_path):
     model = model_in(tmp_path / "run", {"model.value": True, "planner.value_scale": 1.0}).learn()
     assert sum("loss/value" in row for row in read_metrics(model.logdir / "metrics.jsonl")) > 0
@@ -111,6 +113,7 @@ print(json.dumps({"actions": actions, "updates": model.num_updates, "episodes": 
 """
 
 
+@pytest.mark.thorough
 def test_a_fresh_process_loads_it_and_acts_the_same(saved, model, episode, tmp_path):
     np.savez(tmp_path / "rows.npz", state=episode["state"][:6])
     command = [sys.executable, "-c", FRESH, str(saved), str(tmp_path / "rows.npz")]

@@ -27,6 +27,7 @@ def model(trained) -> BayesPlanet:
     return trained
 
 
+@pytest.mark.thorough
 def test_numbers_of_numpy_do_what_those_of_python_do(model, tmp_path):
     one, two = np.int64(1), np.uint8(2)
     assert model.evaluate(two, seed=np.int32(5)).returns == model.evaluate(2, seed=5).returns

@@ -144,6 +144,7 @@ def test_the_best_model_and_older_ones_are_kept(kept, model):
     assert [path.name for path in (model.logdir / "videos").glob("agent-*")] == ["agent-000003.gif"]
 
 
+@pytest.mark.thorough
 def test_neither_pieces_nor_callbacks_change_what_is_learnt(kept, trained):
     """The same weights and optimizer state, bit for bit, as by one call without callbacks and evaluations."""
     assert_same(kept[-1], weights(trained))
@@ -165,6 +166,7 @@ class StopAtStep(BaseCallback):
         return self.n_calls < 5
 
 
+@pytest.mark.thorough
 def test_episodes_side_by_side_are_counted_one_by_one(tmp_path):
     """Rounds of two: whoever acts at every third episode acts after the rounds that hold the third and the sixth."""
     judge, seen = EvalCallback(3, n_eval_episodes=1), []
@@ -179,6 +181,7 @@ def test_episodes_side_by_side_are_counted_one_by_one(tmp_path):
     assert steps == [2 * STEPS, 4 * STEPS, 6 * STEPS, 8 * STEPS]
 
 
+@pytest.mark.thorough
 def test_stops_and_faults_leave_a_run_that_goes_on(kept, model):
     """All in one run, one after another: each time the folder holds what was done until then."""
     diary = Diary()

@@ -10,6 +10,7 @@ from bayes_planet.runs.run_directory import RunDirectoryError
 from tests.agents.small import model_in
 
 
+@pytest.mark.thorough
 def test_what_change_has_changed_is_kept_with_the_start_that_learned_with_it(tmp_path):
     folder = tmp_path / "run"
     with model_in(folder) as model:

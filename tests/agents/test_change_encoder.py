@@ -51,6 +51,7 @@ def test_the_policy_state_holds_the_last_image_and_an_episode_starts_without(pol
         assert (np.abs(means[0] - means[1]).max() > 1e-6) == depends
 
 
+@pytest.mark.thorough
 def test_it_trains_and_predict_remembers_the_last_image(model):
     assert model.num_updates > 0
     _, state = model.predict(images(1), None)

@@ -43,6 +43,7 @@ def sines(tmp_path_factory):
         yield model, before
 
 
+@pytest.mark.thorough
 def test_an_encoder_of_ones_own_is_trained_saved_and_found_by_its_name(sines, tmp_path):
     model, before = sines
     assert type(model.world_model) is own_models.Sines and model.num_updates == 2
@@ -81,6 +82,7 @@ def direct(tmp_path_factory):
         yield model
 
 
+@pytest.mark.thorough
 def test_a_model_from_nothing_is_trained_evaluated_and_saved(direct, tmp_path):
     assert (direct.num_episodes, direct.num_updates) == (2, 2)
     rows = read_metrics(direct.logdir / "metrics.jsonl")
@@ -100,6 +102,7 @@ def test_a_model_from_nothing_is_trained_evaluated_and_saved(direct, tmp_path):
         assert np.abs(expected).max() > 0
 
 
+@pytest.mark.thorough
 def test_a_model_from_nothing_is_exported(tmp_path):
     """Its latent state has sizes of its own."""
     run = tmp_path / "run"

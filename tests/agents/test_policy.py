@@ -101,6 +101,7 @@ def test_noise_is_what_tells_the_collecting_policy_from_the_other(state_agent):
     assert abs(noise.mean()) < 0.05 and 0.24 < noise.std() < 0.33
 
 
+@pytest.mark.thorough
 def test_saved_and_loaded_it_acts_the_same(agent, tmp_path):
     policy = agent.collect_policy
     policy_saver.PolicySaver(policy, seed=11).save(str(tmp_path / "policy"))

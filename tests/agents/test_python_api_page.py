@@ -14,6 +14,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "python_api.md").read_text()
 SNIPPETS = re.findall(r"```python( sb3)?\n(.*?)```", PAGE, re.DOTALL)
 
 
+@pytest.mark.thorough
 def test_snippets_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict = {}

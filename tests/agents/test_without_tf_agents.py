@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import importlib.machinery, sys
@@ -42,6 +44,7 @@ assert not {"tf_agents", "gym"} & set(sys.modules)
 NEEDS_IT = ("BayesPlanetAgent", "BayesPlanetPolicy", "GymnasiumPyEnvironment", "SeededPolicy", "model_batch")
 
 
+@pytest.mark.thorough
 def test_all_but_its_face_and_export_work_without_tf_agents(tmp_path):
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM, tmp_path],

@@ -226,6 +226,7 @@ def test_seeds(cls):
         np.testing.assert_array_equal(first, layer(QUERY, VALUE, seed=[5, 6]))  # the sample counts, not the seed
 
 
+@pytest.mark.thorough
 def test_mixed_precision_and_xla():
     layer = build(LAYERS[1], dtype="mixed_bfloat16")
 

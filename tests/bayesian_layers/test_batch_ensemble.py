@@ -305,6 +305,7 @@ def outputs_of(model, x):
         return model(x).numpy()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", ["BatchEnsemble", "Rank1"])
 def test_configs_and_checkpoints(family, tmp_path):
     model = network(family, alpha_initializer="he_normal")
@@ -334,6 +335,7 @@ def test_files(family, name, tmp_path):
     assert len(loaded.losses) == len(model.losses)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("family", "dtype"),
     [

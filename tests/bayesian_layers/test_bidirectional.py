@@ -67,6 +67,7 @@ def test_a_sample_is_that_of_the_directions_by_hand(kind):
         np.testing.assert_allclose(model(X), tf.concat([forth, back], -1), atol=1e-6)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize(
     "options",

@@ -21,6 +21,7 @@ def recurrent(**options):
     return bl.VariationalRNN(bl.GRUCellReparameterization(3), **options)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "make",
     [

@@ -38,6 +38,7 @@ def test_unit_variance(cls):
     assert abs(outputs.mean()) < 0.06
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("cls", LAYERS)
 def test_mean_and_variance_follow_theory(cls):
     """E[y] = x M + b, Var[y_j] = sum_i x_i^2 s_ij^2 for each example, over 4000 draws."""

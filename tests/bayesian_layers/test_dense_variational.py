@@ -125,6 +125,7 @@ def test_scale_mixture_prior_by_quadrature():
     assert float(prior.distribution().log_prob(weights)) == pytest.approx(np.log(density).sum(), rel=1e-9)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("posterior", [bl.posterior_mean_field, correlated])
 @pytest.mark.parametrize("log_stddev2", [-3.0, -6.0, -9.0])
 def test_narrow_part_of_the_scale_mixture(posterior, log_stddev2):

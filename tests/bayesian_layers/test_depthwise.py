@@ -87,6 +87,7 @@ def test_depthwise_moments_follow_theory(estimator):
     assert np.mean(y.var(0) / expected[1]) == pytest.approx(1, abs=0.12)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("estimator, draws, copies", [("Reparameterization", 1500, 1), ("Flipout", 150, 30)])
 def test_separable_moments_follow_theory(estimator, draws, copies):
     """E[y] is the layer at the mean; Var[y] follows from independent kernels: E[h^2] V_P + Var[h] M_P^2."""

@@ -95,6 +95,7 @@ def results(process):
     return json.loads((process.folder / "results.json").read_text())
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore")
 @layers(*CASES, default=SAVED)
 def test_saves_in_every_format(name, process):
@@ -116,6 +117,7 @@ def test_config(name):
     assert type(registered) is type(layer) and registered.get_config() == config
 
 
+@pytest.mark.thorough
 @layers(*CASES, default=FITTED)
 def test_clone_and_fit(name):
     """A cloned model has the same outputs with the same weights; fit moves them all, and lowers the loss."""

@@ -104,6 +104,7 @@ def fitted(epochs=30, **kwargs):
     return model, x, y, history
 
 
+@pytest.mark.thorough
 def test_fit_learns_and_samples_differ():
     model, x, y, history = fitted()
     assert history[-1] < 0.3 * history[0]

@@ -122,6 +122,7 @@ def test_likelihoods_expect_what_quadrature_finds():
         cases[0][0].expected_log_likelihood(tf.zeros([1, 2]), y)
 
 
+@pytest.mark.thorough
 def test_a_deep_process_learns_in_64_dimensions():
     """Three layers on scikit-learn's digits, from the data: without it they stay at chance."""
     from sklearn.datasets import load_digits

@@ -179,6 +179,7 @@ def test_vbll_moments_are_those_of_draws(covariance):
     np.testing.assert_allclose(sum(bl.weight_kl(head).values()), expected, rtol=1e-4)
 
 
+@pytest.mark.thorough
 def test_vbll_classification_bound_against_quadrature():
     head = bl.VBLLClassification(2, use_bias=False)
     elbo = -train(head, lambda output: bl.vbll_loss(LABELS, output), 1500)

@@ -44,6 +44,7 @@ def means(model):
         return model(X).numpy()
 
 
+@pytest.mark.thorough
 def test_weights_checkpoint_and_clone(tmp_path):
     model = sample_model()
     model.save_weights(tmp_path / "weights.h5")

@@ -12,6 +12,7 @@ from bayes_planet import bayesian_layers as bl
 PAGE = (pathlib.Path(__file__).parents[2] / "docs" / "bayesian_layers.md").read_text()
 
 
+@pytest.mark.thorough
 def test_snippets_run(tmp_path):
     names: dict = {}
     snippets = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)

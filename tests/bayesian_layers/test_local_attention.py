@@ -24,6 +24,7 @@ def test_it_is_keras_attention_with_the_mask_of_blocks(block):
     assert layer.losses == []
 
 
+@pytest.mark.thorough
 def test_draws_are_stacked_and_none_sees_the_future():
     layer = bl.MaskedLocalAttention1D(2, 3, 3, kernel_initializer=bl.initializers.TrainableNormal("he_normal", 0.3))
     layer(X)

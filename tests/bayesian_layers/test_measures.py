@@ -110,6 +110,7 @@ def test_measures_of_a_regression_are_their_definitions():
     assert found["width_90"] == pytest.approx(float(tf.reduce_mean(high - low)), rel=1e-5)
 
 
+@pytest.mark.thorough
 def test_crps_of_mixtures_is_the_integral_of_the_squared_distance():
     for n in range(4):
         loc, scale, truth = LOC[:, n], SCALE[:, n], TRUTH[n]

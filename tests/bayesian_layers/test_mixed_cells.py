@@ -45,6 +45,7 @@ STACKS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rnn", [K.RNN, bl.VariationalRNN])
 @pytest.mark.parametrize("kind", STACKS)
 def test_mixed_stacks_become_deterministic(kind, rnn, tmp_path):
@@ -199,6 +200,7 @@ def test_strict_refuses_attention_that_is_not_among_the_classes():
         bl.to_bayesian(model, classes={K.Dense: bl.DenseReparameterization}, strict=True)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "make",
     [

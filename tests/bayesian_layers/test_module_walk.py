@@ -37,6 +37,7 @@ def trained_twice(model):
     return model
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("strict", [False, True])
 @pytest.mark.parametrize(
     "layer",

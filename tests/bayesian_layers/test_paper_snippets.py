@@ -128,6 +128,7 @@ def test_figure_4_drop_in_replacement(be_bayesian):
     falls(lambda: tf.reduce_mean(tf.square(model(image) - 1.0)) + sum(model.losses) / 1000, [model], steps=12)
 
 
+@pytest.mark.thorough
 def test_figure_5_deep_gp():
     batch_size, dataset_size = 16, 1000
     features = tf.random.stateless_normal([batch_size, 2, 2], [1, 2])
@@ -266,6 +267,7 @@ def test_figure_9_cox_process():
     assert np.isfinite(bound) and all(g is not None for g in tape.gradient(bound, rate.trainable_variables))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "convolution, output",
     [

@@ -85,6 +85,7 @@ def test_swag_in_fit():
         bl.SWAG(tf.keras.Sequential([tf.keras.layers.Dense(1)]))
 
 
+@pytest.mark.thorough
 def test_pruning_keeps_what_carries_the_function():
     """Of 40 inputs two matter: 95 % of the weights go, the error stays, and what stays is theirs."""
     tf.keras.utils.set_random_seed(1)

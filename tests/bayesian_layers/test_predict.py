@@ -349,6 +349,7 @@ def mirrored_program():
         assert two.samples == 5
 
 
+@pytest.mark.thorough
 def test_two_devices_share_out_the_draws():
     command = [sys.executable, "-m", "tests.bayesian_layers.test_predict"]
     root = pathlib.Path(__file__).parents[2]

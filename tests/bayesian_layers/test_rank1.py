@@ -304,6 +304,7 @@ def test_variational_rnn_and_while_loop_take_one_sample():
     np.testing.assert_allclose(looped(x, weights), expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.thorough
 def test_xla_with_fresh_factors_in_a_loop():
     """Each example has its own factors in a compiled sequence, and gradients reach all posteriors."""
     cell = bl.LSTMCellRank1(3, ensemble_size=MEMBERS, **{f"{name}_initializer": posterior() for name in FACTORS})

@@ -27,6 +27,7 @@ def first_draw_against_alone(layer, x):
         return [draws[0] for draws in tf.nest.flatten(together)], tf.nest.flatten(layer(x))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "make",
     [
@@ -44,6 +45,7 @@ def test_time_major_is_converted(make):
     np.testing.assert_allclose(bl.to_deterministic(bayesian)(x), model(x), atol=1e-6)
 
 
+@pytest.mark.thorough
 def test_zero_output_for_mask_is_converted():
     recurrent = K.LSTM(3, return_sequences=True, zero_output_for_mask=True)
     model = tf.keras.Sequential([tf.keras.Input([5], dtype=tf.int32), K.Embedding(7, 4, mask_zero=True), recurrent])

@@ -18,6 +18,7 @@ CELLS = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("cell", "options"), CELLS)
 def test_cells_with_dropout_are_trained_and_then_sampled(cell, options):
     layer = bl.VariationalRNN(cell(3, **options))

@@ -28,6 +28,7 @@ def check(outcome, name):
     return count, results[name]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", MODELS)
 def test_loss_gradients_and_bytes(outcome, name):
     """With the same draws all numbers equal those of one device, and each device holds its share."""

@@ -37,6 +37,7 @@ def test_information_gain_of_classes(make):
     np.testing.assert_allclose(bl.information_gain(make(np.array([[0.0 + 1e-9], [1 - 1e-9]]))), np.log(2), rtol=1e-5)
 
 
+@pytest.mark.thorough
 def test_information_gain_of_normals_against_quadrature():
     y = np.linspace(-8, 8, 4001)[:, None, None]
     density = np.exp(-0.5 * ((y - LOC) / SCALE) ** 2) / SCALE / np.sqrt(2 * np.pi)

@@ -44,6 +44,7 @@ def out(small, tmp_path_factory):
     return folder
 
 
+@pytest.mark.thorough
 def test_each_benchmark_has_a_complete_file(out, small):
     for path in out.glob("*.json"):
         result = json.loads(path.read_text())
@@ -101,6 +102,7 @@ def test_sizes_that_are_not_measured_now_stay(monkeypatch, tmp_path, small):
     assert page.index("`first`") < page.index("`third`") and "`second`" not in page
 
 
+@pytest.mark.thorough
 def test_a_real_training_run_is_measured(monkeypatch, tmp_path):
     """`cycle`, in a process of its own with a real environment; the last way to collect, which asks the most."""
     monkeypatch.setattr(episodes, "WAYS_TO_COLLECT", episodes.WAYS_TO_COLLECT[-1:])

@@ -25,6 +25,7 @@ def runs(tmp_path_factory) -> tuple[Path, Path]:
     return untrained_run(folder / "run"), untrained_run(folder / "other", "seed=1", "model.bayesian.layers=[]")
 
 
+@pytest.mark.thorough
 def test_it_measures_saves_and_prints(runs, capfd):
     run, other = runs
     before = sorted(path.name for path in run.iterdir())
@@ -56,6 +57,7 @@ def test_state_observations_and_a_summary_in_words(tmp_path, capfd):
         np.testing.assert_allclose(value, first.arrays[name], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_a_task_that_needs_no_opengl_is_analysed_without_it(tmp_path, capfd, monkeypatch):
     """Pygame draws Pendulum; the other task, whose frames it is shown, cannot be drawn. Nor can the result be kept."""
     monkeypatch.setenv("MUJOCO_GL", "disabled")

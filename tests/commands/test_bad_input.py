@@ -154,6 +154,7 @@ def test_evaluate_options(capsys, tmp_path):
     assert "Accepted: two files" in fails(capsys, "evaluate", tmp_path, *files)
 
 
+@pytest.mark.thorough
 def test_evaluate_refuses_videos_before_it_starts_anything(capsys, tmp_path):
     """The run has no checkpoint, which would be told first if the environments had been started."""
     logdir = tmp_path / "run"

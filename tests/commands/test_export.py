@@ -58,6 +58,7 @@ def tensors(nest):
     return tf.nest.map_structure(tf.convert_to_tensor, nest)
 
 
+@pytest.mark.thorough
 def test_it_plays_an_episode_and_acts_as_the_training_process_does(exports, environments, actor, process):
     """Any number of environments: each row acts as it would alone, with its own seed; two episodes in a row."""
     updates = process.ask("load", str(exports / "any"))

@@ -29,6 +29,7 @@ def trained(tmp_path_factory):
     return untrained_run(tmp_path_factory.mktemp("back\\slash") / "a[1]*?", "env.episode_env_steps=40")
 
 
+@pytest.mark.thorough
 def test_a_page_goes_through_links_and_devices(capsys, run, tmp_path):
     target, link = tmp_path / "page.html", tmp_path / "link.html"
     target.write_text("old")
@@ -66,6 +67,7 @@ def test_a_page_is_not_written_out_of_a_run_by_its_own_link(capsys, run, tmp_pat
         link.unlink()
 
 
+@pytest.mark.thorough
 def test_a_full_disk_leaves_no_half_page(capsys, run, small_disk):
     (small_disk / "page.html").write_text("old")
     for name in ("page.html", "new.html"):
@@ -73,6 +75,7 @@ def test_a_full_disk_leaves_no_half_page(capsys, run, small_disk):
     assert os.listdir(small_disk) == ["page.html"] and (small_disk / "page.html").read_text() == "old"
 
 
+@pytest.mark.thorough
 def test_a_run_below_any_name_is_evaluated_and_filmed(capsys, trained, tmp_path, small_disk):
     film = tmp_path / "film[1].gif"
     assert cli.main(["evaluate", str(trained), "--episodes", "1", "--video", str(film)]) == 0

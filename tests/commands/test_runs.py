@@ -106,6 +106,7 @@ def test_evaluation_episodes_stay_out_of_the_replay(run):
     assert len(list((logdir / "episodes").glob("*.npz"))) == 4
 
 
+@pytest.mark.thorough
 def test_same_command_on_a_finished_run_changes_nothing(run):
     logdir, _ = run
     before = read_metrics(logdir / "metrics.jsonl")
@@ -132,6 +133,7 @@ def test_evaluate_reports_and_writes_videos(run, tmp_path, capfd):
     assert len(list((logdir / "episodes").glob("*.npz"))) == 4
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a full disk")
 def test_a_video_that_cannot_be_written_does_not_cost_the_returns(run, tmp_path, capfd):
     logdir, _ = run
@@ -146,6 +148,7 @@ def test_a_video_that_cannot_be_written_does_not_cost_the_returns(run, tmp_path,
     assert film.stat().st_size > 0 and full.is_symlink()
 
 
+@pytest.mark.thorough
 def test_evaluate_with_another_search(run, capfd):
     logdir, _ = run
     reports = []

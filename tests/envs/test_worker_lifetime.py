@@ -100,6 +100,7 @@ class WithSimulator(FaultyEnv):
         self._simulator.wait()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("fault", ["none", "hang", "exit", "raise"])
 def test_what_an_environment_started_ends_with_its_worker(tmp_path, fault):
     config = EnvConfig(observations="state", action_repeat=1, timeout_seconds=2)
@@ -172,6 +173,7 @@ def test_an_environment_that_raises_at_its_start_is_made_once(tmp_path):
     assert len(list(tmp_path.iterdir())) == 1
 
 
+@pytest.mark.thorough
 def test_a_worker_that_does_not_read_its_large_factory_has_hung(tmp_path, monkeypatch):
     """More than a socket holds, to a process that hangs before it reads it."""
     (tmp_path / "sitecustomize.py").write_text("import time; time.sleep(600)")

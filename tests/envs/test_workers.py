@@ -17,6 +17,7 @@ from tests.envs.toy import CountingEnv, FaultyEnv
 STATE = EnvConfig(observations="state", action_repeat=1)
 
 
+@pytest.mark.thorough
 def test_images_are_real_deterministic_and_much_the_same_in_both_qualities():
     random = np.random.RandomState(0)
     actions = random.uniform(-1, 1, (12, 6))
@@ -209,6 +210,7 @@ def test_every_thread_sees_that_a_worker_is_dead(monkeypatch):
         assert [look.result() for look in looks] == [[0]] * 4
 
 
+@pytest.mark.thorough
 def test_a_worker_that_stops_in_the_middle_of_an_answer_has_hung():
     config = EnvConfig(observations="state", action_repeat=1, timeout_seconds=3)
     with Workers(config, 1, factory=LargeEnv) as workers:

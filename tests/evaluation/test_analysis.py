@@ -61,6 +61,7 @@ def bare() -> Analysis:
     return analyse_model(tiny_model(), held_out(STATE_SHAPES, velocities=False), 7, SETTINGS)
 
 
+@pytest.mark.thorough
 def test_numbers_are_means_of_the_kept_curves(full):
     numbers, arrays = full.numbers, full.arrays
     assert full.updates == 123 and numbers["random_weights"] is True
@@ -149,6 +150,7 @@ def test_plain_values_for_json():
     }
 
 
+@pytest.mark.thorough
 def test_sections_of_a_full_analysis(full):
     found = sections(full)
     titles = ["Open-loop prediction", "Uncertainty", "Calibration", "Unknown inputs", "Velocity probe"]
@@ -185,6 +187,7 @@ def test_too_short_episodes_shorten_the_prediction_or_are_an_error():
         analyse_model(tiny_model(), held_out(STATE_SHAPES, velocities=False, rows=2), 0, SETTINGS)
 
 
+@pytest.mark.thorough
 def test_a_reference_run_is_measured_in_the_units_of_the_first():
     """Models that say the same of the task, but were trained on replays of other spreads, have the same numbers."""
     episodes = held_out(STATE_SHAPES, velocities=False)
@@ -222,6 +225,7 @@ def early(rows: tuple[int, ...], shapes=STATE_SHAPES) -> HeldOut:
     return HeldOut(tuple(cut), whole.noisy, velocities, whole.names, whole.units)
 
 
+@pytest.mark.thorough
 def test_episodes_that_end_early_leave_parts_out(tmp_path):
     model = tiny_model(tiny_config(bayesian=BELIEF))
     found = analyse_model(model, early((3, 9, 20)), 0, SETTINGS)
@@ -236,6 +240,7 @@ def test_episodes_that_end_early_leave_parts_out(tmp_path):
     assert titles[-1] == "Velocity probe" and len(titles) == 5
 
 
+@pytest.mark.thorough
 def test_frames_of_another_task_that_are_too_few_leave_it_out():
     foreign = [{"image": tiny_batch(1, 1, IMAGE_SHAPES)["image"][0]}]
     model = tiny_model(tiny_config(bayesian=BELIEF), IMAGE_SHAPES)
@@ -248,6 +253,7 @@ def test_frames_of_another_task_that_are_too_few_leave_it_out():
     assert sections(found)[3].title == "Unknown inputs"
 
 
+@pytest.mark.thorough
 def test_that_there_are_no_frames_of_another_task_is_said_with_the_reason():
     model = tiny_model(tiny_config(bayesian=BELIEF), IMAGE_SHAPES)
     episodes = held_out(IMAGE_SHAPES, velocities=False, rows=5)

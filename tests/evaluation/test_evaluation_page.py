@@ -4,12 +4,14 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from bayes_planet.evaluation.posterior import histogram_metrics
 
 PAGE = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text()
 
 
+@pytest.mark.thorough
 def test_snippets_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict = {}

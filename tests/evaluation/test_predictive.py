@@ -116,6 +116,7 @@ def test_it_does_not_look_behind_the_context():
     np.testing.assert_array_equal(found.true["latent"][:, :3], expected.true["latent"][:, :3])
 
 
+@pytest.mark.thorough
 def test_images_are_on_the_models_scale():
     shapes = {**IMAGE_SHAPES, **STATE_SHAPES}
     model, batch = tiny_model(tiny_config(bayesian=BELIEF), shapes), tiny_batch(2, 3, shapes)
@@ -153,6 +154,7 @@ def test_bad_input_says_what_is_accepted():
             predict_distribution(model, batch, 2, seed(1), **{name: 1})
 
 
+@pytest.mark.thorough
 def test_normalised_states_are_judged_on_the_scale_of_the_model():
     """Shifted and scaled states, with their statistics, give the numbers of standard ones without."""
     plain, scaled = tiny_model(), tiny_model()
@@ -174,6 +176,7 @@ def test_normalised_states_are_judged_on_the_scale_of_the_model():
     assert distance.max() < 20
 
 
+@pytest.mark.thorough
 def test_another_models_scale_is_a_change_of_variables():
     """In the task's units by hand, with the other model's stddev as unit of the errors and of the likelihood's noise."""
     model, other = silent_model(bayesian=BELIEF), tiny_model()

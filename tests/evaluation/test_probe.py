@@ -98,6 +98,7 @@ def test_latents_of_episodes_of_any_length_are_those_of_each_alone_and_traced_on
         np.testing.assert_allclose(found[number]["sample"], posterior.sample[0], atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_episodes_that_end_early_are_left_out():
     """Of 30, 3, 8, 6 and 30 rows: the first 5 do not count, and one row is too few."""
     random, model = np.random.default_rng(0), tiny_model()

@@ -1,6 +1,7 @@
 """An epistemic signal that means something: a Bayesian dynamics model trained on half of its state space."""
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from bayes_planet import bayesian_layers
@@ -83,6 +84,7 @@ def epistemic(model: Dynamics, positions: tuple[float, float], draws: int = 64) 
     return float(parts.epistemic.mean())
 
 
+@pytest.mark.thorough
 def test_epistemic_part_is_larger_where_there_was_no_data_and_falls_as_there_is():
     """On one machine: 0.003 and 0.002 on the left with 40 and 400 transitions from there, about 0.2 on the right."""
     generator = np.random.default_rng(0)

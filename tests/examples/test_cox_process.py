@@ -23,6 +23,7 @@ def test_dates_agree_with_published_ends_and_yearly_counts():
     assert np.all(np.diff(years) >= 0) and 1851.20 < years[0] < 1851.21 and 1962.21 < years[-1] < 1962.23
 
 
+@pytest.mark.thorough
 def test_runs(tmp_path):
     figures = cox_process.main(tiny=True, picture=tmp_path / "cox.png")
     assert (tmp_path / "cox.png").stat().st_size > 1000

@@ -36,6 +36,7 @@ def test_every_example_is_tested_and_short():
             assert len(path.read_text().splitlines()) <= 160, path.name
 
 
+@pytest.mark.thorough
 def test_gymnasium_task(pendulum):
     logdir, result = pendulum
     # 40 decisions of 2 steps each; the reward of a step of the pendulum is -16.28 to 0.
@@ -52,6 +53,7 @@ def test_gymnasium_task_goes_on_where_the_run_stopped(pendulum):
     assert len(list((logdir / "episodes").glob("*.npz"))) == 3
 
 
+@pytest.mark.thorough
 def test_load_and_run(pendulum, tmp_path):
     """Its rewards are those of the task for the actions of `predict`, and what docs/getting_started.md does."""
     logdir, _ = pendulum
@@ -78,6 +80,7 @@ def test_load_and_run(pendulum, tmp_path):
     assert returns[1] == pytest.approx(total, rel=1e-5)
 
 
+@pytest.mark.thorough
 def test_own_environment(tmp_path, capsys):
     video = tmp_path / "film.gif"
     arguments = ["--size", "test", "--episodes", "3", "--steps", "20", "--logdir", str(tmp_path / "run")]
@@ -101,6 +104,7 @@ def test_own_environment_is_a_proper_gymnasium_environment():
     assert reward == pytest.approx(np.exp(-4 * 0.51**2))
 
 
+@pytest.mark.thorough
 def test_callbacks(tmp_path):
     """Evaluations after 2 and 4 episodes; a threshold that any return passes ends the training at the first."""
     arguments = ["--size", "test", "--every", "2", "--episodes", "4"]
@@ -139,6 +143,7 @@ def test_thompson_sampling(capsys):
 MLP_TEST_SIZE = "--episodes 4 --steps 50 --evaluation-episodes 1 --updates 150 --units 32 --horizon 5 --candidates 20"
 
 
+@pytest.mark.thorough
 def test_mlp_dynamics_learns_the_rewards():
     """Predicted rewards of the third planned episode are off by 0.56 here; by 1.8 where the KL is not divided by N."""
     result = main("mlp_dynamics")([*MLP_TEST_SIZE.split(), "--iterations", "2", "--draws", "3"])

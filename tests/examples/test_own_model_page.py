@@ -25,6 +25,7 @@ def names(tmp_path_factory) -> dict:
     return found
 
 
+@pytest.mark.thorough
 def test_plan_of_a_network_of_ones_own(names):
     actions = names["actions"].numpy()
     assert actions.shape == (12, 2) and np.abs(actions).max() <= 1

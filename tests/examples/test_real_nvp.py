@@ -16,6 +16,7 @@ def test_logits_keep_the_pixels_probability():
     np.testing.assert_allclose(slope, np.log((1 - 2 * real_nvp.SQUEEZE) / 17 / (y * (1 - y))).sum(-1), rtol=1e-5)
 
 
+@pytest.mark.thorough
 def test_runs(tmp_path):
     figures = real_nvp.main(tiny=True, picture=tmp_path / "flow.png")
     assert (tmp_path / "flow.png").stat().st_size > 1000

@@ -20,6 +20,7 @@ def test_portable_noise_is_normal_and_the_same_under_xla():
     assert np.abs(np.corrcoef(np.ravel(plain), np.ravel(noise_module.normal([100, 100], seed(2, 2))))[0, 1]) < 0.05
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("draws", "estimator"),
     [(0, "reparameterization"), pytest.param(2, "flipout", marks=pytest.mark.slow)],

@@ -17,6 +17,7 @@ LONG = (
 )  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("count", [2, 9])
 def test_axes_keep_their_size_beside_long_names(tmp_path, count, monkeypatch):
     """Names of three lines each: the figure grows below, and the axes stay as those of short names."""
@@ -73,6 +74,7 @@ def test_a_method_has_one_colour_on_a_page_of_several_tasks(tmp_path):
         assert dashed == {True, False}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("names", [("日本", "中国"), ("a-b", "a_b"), ("a b", "A b")])
 def test_figures_of_different_runs_have_names_of_their_own(tmp_path, names):
     folders = [make_run(tmp_path / name, seed=seed, episodes=10) for seed, name in enumerate(names)]
@@ -83,6 +85,7 @@ def test_figures_of_different_runs_have_names_of_their_own(tmp_path, names):
     assert not [path for path in written.figures if path.name.startswith("score-1")]
 
 
+@pytest.mark.thorough
 def test_every_recorded_term_of_the_loss_is_drawn(tmp_path):
     """What `laptop` trains on is more than images, rewards and KLs."""
     folder = make_run(tmp_path / "run")
@@ -95,6 +98,7 @@ def test_every_recorded_term_of_the_loss_is_drawn(tmp_path):
     assert len(list((tmp_path / "figures").glob("loss-terms-*.svg"))) == 4
 
 
+@pytest.mark.thorough
 def test_what_a_policy_gets_in_imagination_is_drawn_where_there_is_one(tmp_path):
     folder = make_run(tmp_path / "run")
     plain = report([folder], tmp_path / "plain.html").path.read_text()

@@ -189,6 +189,7 @@ def test_merged_frames_of_a_gif_come_apart_again(tmp_path):
     assert fps == 10 and len(frames) == 7
 
 
+@pytest.mark.thorough
 def test_hostile_run_names_and_settings(tmp_path):
     name = "<img src=x onerror=alert(1)>\"'&`x`"
     folder = make_run(tmp_path / name, episodes=5, overrides=("env.name='<script>alert(1)</script>'",))
@@ -216,6 +217,7 @@ def test_labels_are_drawn_as_they_are_written():
     assert [text for text in texts if text in HOSTILE_LABELS] == HOSTILE_LABELS
 
 
+@pytest.mark.thorough
 def test_names_that_look_like_mathematics_are_drawn(tmp_path):
     """Of layers, settings (which name a method), tasks, runs and joints; matplotlib could not parse these."""
     layers = dict(zip(("prior_hidden", "prior_input", "prior_mean", "prior_stddev"), HOSTILE_LABELS[1:5], strict=True))

@@ -38,6 +38,7 @@ def finals(method, level):
     ]
 
 
+@pytest.mark.thorough
 def test_numbers_of_a_study(study):
     _, result = study
     json.dumps(result.numbers, allow_nan=False)
@@ -158,6 +159,7 @@ def test_a_broken_video_is_said(tmp_path):
     assert part.kind == "missing" and "open_loop-000005.gif cannot be read" in part.text
 
 
+@pytest.mark.thorough
 def test_tasks_are_compared_apart_and_summed_up(tmp_path):
     folders = [
         make_run(
@@ -190,6 +192,7 @@ def test_nearest_presets():
     assert nearest_presets(load()) == (["planet"], {})
 
 
+@pytest.mark.thorough
 def test_command_writes_the_page_and_its_numbers(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folders = [str(make_run(tmp_path / name, seed=seed, episodes=5)) for seed, name in enumerate(("a", "b"))]
@@ -229,6 +232,7 @@ def test_an_older_page_stays_when_the_new_one_fails(tmp_path):
     assert out.read_text() == "old"
 
 
+@pytest.mark.thorough
 def test_figures_as_files_are_those_on_the_page(study, tmp_path):
     folders, _ = study
     written = report(folders, tmp_path / "page.html", detailed=1, figures=tmp_path / "figures")
@@ -243,6 +247,7 @@ def test_figures_as_files_are_those_on_the_page(study, tmp_path):
             assert ElementTree.fromstring(path.read_bytes()).tag.endswith("svg")
 
 
+@pytest.mark.thorough
 def test_faults_of_all_starts_are_counted(tmp_path):
     """Each process counts from 0: 2, then 3 and 1, then none."""
     run = make_run(tmp_path / "run")
@@ -256,6 +261,7 @@ def test_faults_of_all_starts_are_counted(tmp_path):
     assert "6 workers, 0 files" in (tmp_path / "page.html").read_text()
 
 
+@pytest.mark.thorough
 def test_rows_without_a_counter_are_left_out(tmp_path):
     """Such rows, and histograms that end at infinity, cost the page their points and nothing else."""
     found = rows(episodes=10)
@@ -281,6 +287,7 @@ def test_rows_without_a_counter_are_left_out(tmp_path):
     assert "recorded its environment steps (env_steps), so it has no curve" in page
 
 
+@pytest.mark.thorough
 def test_a_run_without_environment_steps_has_no_nan_on_its_page(tmp_path):
     """Its evaluations are in the table with a dash, and what is drawn over other counters is drawn."""
     found = rows(episodes=10)

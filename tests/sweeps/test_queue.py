@@ -56,6 +56,7 @@ def test_what_fails_is_tried_again_as_often_as_asked(tmp_path):
     assert ("second", 9, 1, True) in told and ("second", 0, 2, False) in told and ("never", 3, 3, False) in told
 
 
+@pytest.mark.thorough
 def test_so_many_at_once_each_with_cores_of_its_own(tmp_path):
     # The first ends only once a second has begun, however slow the machine is.
     code = """

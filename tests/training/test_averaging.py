@@ -48,6 +48,7 @@ def test_the_average_follows_its_recurrence():
     assert learner.traces == 1
 
 
+@pytest.mark.thorough
 def test_training_itself_is_what_it_is_without():
     averaged = make()
     config = dataclasses.replace(averaged.config, train=dataclasses.replace(averaged.config.train, average_decay=0.0))
@@ -83,6 +84,7 @@ def finished(tmp_path_factory):
         return folder, values(trainer.learner.trained), values(trainer.learner.world_model)
 
 
+@pytest.mark.thorough
 def test_the_average_acts_and_is_what_a_run_gives(finished):
     folder, trained, average = finished
     config = config_of(AVERAGED)
@@ -95,6 +97,7 @@ def test_the_average_acts_and_is_what_a_run_gives(finished):
     assert max(float(np.abs(a - b).max()) for a, b in zip(trained, average, strict=True)) > 1e-5
 
 
+@pytest.mark.thorough
 def test_a_run_that_is_stopped_goes_on_with_the_same_numbers(finished, tmp_path):
     _, trained, average = finished
     asked = iter(range(10**6))

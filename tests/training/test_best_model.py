@@ -65,6 +65,7 @@ def test_another_folder_of_that_name_is_left_alone(run):
     assert [path.name for path in directory.best_model.iterdir()] == ["mine.txt"]
 
 
+@pytest.mark.thorough
 def test_a_run_keeps_the_agent_of_its_best_evaluation(tmp_path):
     folder = tmp_path / "run"
     every = ["evaluation.every_episodes=1", "evaluation.workers=1", "evaluation.videos=0", "train.episodes=4"]

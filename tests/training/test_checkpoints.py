@@ -304,6 +304,7 @@ while True:
 """
 
 
+@pytest.mark.thorough
 def test_a_killed_writer_leaves_a_checkpoint_that_works(tmp_path):
     last = 0
     for round_number in range(2):

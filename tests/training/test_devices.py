@@ -74,6 +74,7 @@ def test_one_machine_gives_the_strategy_asked_for():
     assert isinstance(mirrored, tf.distribute.MirroredStrategy) and mirrored.num_replicas_in_sync == 1
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not NO_GPU, reason="there is a GPU")
 @pytest.mark.parametrize(
     ("share", "chosen", "expected"), [("True", None, "half"), ("False", None, 0), ("True", "3", 0)]

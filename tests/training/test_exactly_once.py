@@ -52,6 +52,7 @@ def points(folder: Path) -> list[tuple[str, int]]:
     return sorted(found)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("failing", [1, 2, 3, 4])
 def test_a_run_stops_where_it_cannot_be_saved_and_becomes_what_it_would_have_been(
     finished, tmp_path, monkeypatch, failing
@@ -83,6 +84,7 @@ def test_a_run_stops_where_it_cannot_be_saved_and_becomes_what_it_would_have_bee
     assert points(tmp_path / "run") == points(finished[0])
 
 
+@pytest.mark.thorough
 def test_a_checkpoint_for_which_room_is_made_meanwhile_is_saved(tmp_path, monkeypatch):
     save, tries = Checkpoints.save, []
 
@@ -127,6 +129,7 @@ def test_a_kill_after_any_row_leaves_each_row_once(finished, tmp_path, monkeypat
         assert points(tmp_path / "run") == points(finished[0])
 
 
+@pytest.mark.thorough
 def test_faults_are_counted_over_all_starts(tmp_path):
     config = config_of()
     with trainer_in(tmp_path / "run", config) as trainer:

@@ -4,6 +4,7 @@ import threading
 import time
 
 import numpy as np
+import pytest
 
 from bayes_planet.config import presets
 from bayes_planet.envs import Workers
@@ -37,6 +38,7 @@ def episode() -> dict[str, np.ndarray]:
     }
 
 
+@pytest.mark.thorough
 def test_updates_of_a_follower_know_whole_rounds(tmp_path, monkeypatch):
     config = presets.load(["bayes_planet", "debug"], SETTINGS)
     directory, beside = RunDirectory(tmp_path / "run"), RunDirectory(tmp_path / "run")

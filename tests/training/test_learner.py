@@ -77,6 +77,7 @@ def test_an_update_is_a_clipped_step_of_adam(monkeypatch):
     assert int(learner.updates.numpy()) == 2
 
 
+@pytest.mark.thorough
 def test_actor_and_value_may_learn_more_often_than_the_model():
     """The further steps by hand: Adam's arithmetic on gradients of rollouts with seeds of their own."""
     acting = {"model": {"value": True, "policy": True}, "loss": {"policy_horizon": 2}}
@@ -130,6 +131,7 @@ def test_defaults_are_the_papers():
     assert CLIP_NORM == 1000.0
 
 
+@pytest.mark.thorough
 def test_metrics_say_what_the_belief_is():
     learner = make()
     metrics = learner.update(tiny_batch(), 100)
@@ -236,6 +238,7 @@ def test_build_reads_the_spaces_and_the_precision():
     assert isinstance(parts.actor, Actor)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("shapes", "bayesian"),
     [
@@ -265,6 +268,7 @@ def test_the_whole_update_compiles_and_is_the_uncompiled_one(shapes, bayesian, p
         assert np.mean(np.abs(ours - theirs)) < 1e-4, ours.name
 
 
+@pytest.mark.thorough
 def test_two_devices_are_the_sum_of_their_parts():
     result = subprocess.run(
         [sys.executable, "-m", "tests.training.mirrored_learner"],
@@ -283,6 +287,7 @@ def test_two_devices_are_the_sum_of_their_parts():
     ]
 
 
+@pytest.mark.thorough
 def test_loss_gradients_clipping_and_optimizer_are_one_xla_program():
     """What a TPU needs: one replica's whole step without a host call or a dynamic shape."""
     learner = make()

@@ -48,6 +48,7 @@ def wait_for(condition: Callable[[], bool], processes: list[subprocess.Popen], s
         time.sleep(0.1)
 
 
+@pytest.mark.thorough
 def test_two_processes_end_with_equal_weights(tmp_path):
     folder = tmp_path / "run"
     with two_processes(folder) as processes:
@@ -68,6 +69,7 @@ def test_two_processes_end_with_equal_weights(tmp_path):
     assert [path.name for path in (folder / "episodes").iterdir()] and (folder / "checkpoints").is_dir()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_signal_to_all_ends_them_with_what_they_learnt(tmp_path, number):
     """TensorFlow's cluster runtime takes SIGTERM for itself, and one process is an update ahead of the other."""
@@ -82,6 +84,7 @@ def test_a_signal_to_all_ends_them_with_what_they_learnt(tmp_path, number):
     assert any((folder / "checkpoints").iterdir())
 
 
+@pytest.mark.thorough
 def test_a_follower_ends_when_the_chief_is_killed_while_it_collects(tmp_path):
     """Then no collective operation is under way that would tell it."""
     folder = tmp_path / "run"

@@ -399,6 +399,7 @@ directory.record_start(6)
 """
 
 
+@pytest.mark.thorough
 def test_every_process_that_works_on_a_run_is_noted(run, tmp_path):
     assert run.read_starts() == []
     run.record_start(0)

@@ -35,6 +35,7 @@ def test_statistics_follow_the_replay_also_past_a_broken_file(tmp_path):
         assert trainer.replay.corrupt == 1
 
 
+@pytest.mark.thorough
 def test_an_update_comes_after_the_statistics(tmp_path):
     """The first update already sees normalised states: those of the seed episodes."""
     config = config_of("train.episodes=3", "evaluation.every_episodes=0", "train.updates_per_episode=1")

@@ -129,6 +129,7 @@ def test_killed_worker_is_replaced_and_its_episode_done_again(finished, tmp_path
     assert [row["env/worker_faults"] for row in rows] == [0, 0, 1, 1]
 
 
+@pytest.mark.thorough
 def test_stop_between_two_updates_and_go_on(finished, tmp_path):
     folder, expected = finished
     stop_at_third_update(tmp_path / "run", config_of("evaluation.workers=1"))
@@ -139,6 +140,7 @@ def test_stop_between_two_updates_and_go_on(finished, tmp_path):
             np.testing.assert_array_equal(value, other)
 
 
+@pytest.mark.thorough
 def test_a_changed_learning_rate_is_the_one_that_learns(finished, tmp_path):
     """A step of Adam is no longer than about the learning rate: the checkpoint's own, 0.001, would go further."""
     shutil.copytree(finished[0], tmp_path / "run")
@@ -151,6 +153,7 @@ def test_a_changed_learning_rate_is_the_one_that_learns(finished, tmp_path):
         assert 0 < moved < 5e-7 * (trainer.counters.updates - updates)
 
 
+@pytest.mark.thorough
 def test_exception_of_a_watcher_leaves_the_run_saved(finished, tmp_path):
     """In the middle of the updates, with no checkpoint since the last episode; going on ends with the same weights."""
     _, expected = finished
@@ -183,6 +186,7 @@ def test_two_workers_collect_two_episodes_for_twice_the_updates(tmp_path):
     assert len(set(returns)) == 6
 
 
+@pytest.mark.thorough
 def test_diverged_training_stops_with_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setattr("bayes_planet.training.trainer.SKIPPED_UPDATES_LIMIT", 2)
     config = config_of("train.learning_rate=1e30", "train.updates_per_episode=12")
@@ -212,6 +216,7 @@ def finished_meanwhile(tmp_path_factory) -> tuple[Path, list[np.ndarray]]:
         return folder, weights(trainer)
 
 
+@pytest.mark.thorough
 def test_episodes_collected_during_updates_follow_the_weights_before_them(finished_meanwhile):
     """The first one after the seed episodes comes from an untrained agent, the next one does not."""
     folder, final = finished_meanwhile
@@ -233,6 +238,7 @@ def test_episodes_collected_during_updates_follow_the_weights_before_them(finish
         collector.close()
 
 
+@pytest.mark.thorough
 def test_collecting_during_updates_goes_on_as_if_never_stopped(finished_meanwhile, tmp_path):
     folder, expected = finished_meanwhile
     stop_at_third_update(tmp_path / "run", config_of(*MEANWHILE))
@@ -242,6 +248,7 @@ def test_collecting_during_updates_goes_on_as_if_never_stopped(finished_meanwhil
             np.testing.assert_array_equal(value, other)
 
 
+@pytest.mark.thorough
 def test_a_run_takes_up_collecting_during_updates_and_leaves_it_again(tmp_path):
     """The first episode after either change comes from the weights of the time, whatever an old copy holds."""
     settings = ("evaluation.every_episodes=0", "train.episodes=20", *MEANWHILE)

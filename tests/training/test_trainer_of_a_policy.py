@@ -4,6 +4,7 @@ In a file of its own: what it compiles takes 0.7 GB (`tests/processes.py`).
 """
 
 import numpy as np
+import pytest
 
 from tests.training.parts import (  # noqa: F401
     config_of,
@@ -16,6 +17,7 @@ from tests.training.parts import (  # noqa: F401
 WITH_A_POLICY = ("evaluation.every_episodes=0", "model.value=true", "model.policy=true", "planner.policy_candidates=2")
 
 
+@pytest.mark.thorough
 def test_a_policy_goes_on_as_if_never_stopped(tmp_path):
     config = config_of(*WITH_A_POLICY)
     with trainer_in(tmp_path / "whole", config) as trainer:

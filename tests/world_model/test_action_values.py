@@ -213,6 +213,7 @@ def test_a_learner_moves_targets_after_every_update_of_the_values():
     assert min(changed) > 0
 
 
+@pytest.mark.thorough
 def test_each_update_of_values_has_short_sequences_of_its_own():
     """Two updates in a learner against two by hand, with the gradients of the halves of what was drawn."""
     config = acting(train={"behaviour_updates": 2, "learning_rate": 1e-2})

@@ -36,6 +36,7 @@ def test_its_loss_is_the_mean_negative_log_likelihood_of_the_valid_rows():
     assert "loss/continuation" not in theirs.metrics
 
 
+@pytest.mark.thorough
 def test_it_learns_when_episodes_end():
     """Far on one side the task ends the episode, far on the other it does not."""
     model = tiny_model(tiny_config(model={**CONTINUES, "belief_units": 16}))

@@ -100,6 +100,7 @@ def test_replicas_share_the_terms():
         np.testing.assert_allclose(sum(each.metrics[f"loss_scale/{name}"] for each in shares), factor, rtol=1e-5)
 
 
+@pytest.mark.thorough
 def test_training_finds_factors_that_do_not_know_the_unit_of_rewards():
     """Rewards ten times as large come to be counted a hundredth, where they are counted by one over their size."""
     found = []

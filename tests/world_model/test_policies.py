@@ -224,6 +224,7 @@ def test_replicas_share_its_terms(constants):
         np.testing.assert_allclose(half[name], one[name] / 2, rtol=1e-6)
 
 
+@pytest.mark.thorough
 def test_it_learns_the_best_action_of_either_state(constants):
     """In the crafted model the reward grows with action times state: +1 for the state 1, -1 for the state -1."""
     constants(START_FRACTION=1.0)

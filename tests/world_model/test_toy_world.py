@@ -1,6 +1,7 @@
 """A linear-Gaussian world, small enough to be learned while one waits."""
 
 import numpy as np
+import pytest
 
 from bayes_planet.evaluation.open_loop import predict_open_loop
 from bayes_planet.training.learner import Learner
@@ -39,6 +40,7 @@ def open_loop_error_of_the_truth(batch: dict[str, np.ndarray], context: int, see
     return float(np.mean(errors))
 
 
+@pytest.mark.thorough
 def test_the_rssm_learns_to_predict_it():
     """500 updates, then 10 steps predicted from 5, under the posterior mean of a variational transition.
 

@@ -145,6 +145,7 @@ def test_nothing_else_learns_from_it(ahead):
     assert all(float(tf.norm(gradient)) > 0 for gradient in head)
 
 
+@pytest.mark.thorough
 def test_it_learns_the_returns_of_two_kinds_of_sequences():
     """After states on one side every reward is 1, on the other -0.5: 1 / (1 - 0.9) = 10, and -5."""
     model = tiny_model(tiny_config(model={**VALUE, "belief_units": 8}, loss={"value_discount": 0.9}))

@@ -6,16 +6,14 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from bayes_planet.behaviour.actor import bounded
+from bayes_planet.behaviour.actor import tanh_log_density
 from bayes_planet.behaviour.model import BehaviourModel
 from bayes_planet.config.constants import TRANSITION_ROWS
 from bayes_planet.world_model.losses import unit_gaussian_nll
 from bayes_planet.world_model.networks import images
 
-NOISE_STDDEV, NOISE_LIMIT = 0.2, 0.3
-"""Of the noise on the actor's actions while it learns, so that values are smooth over actions. Source: TD3, DrQ-v2."""
-BOUND_SCALE = 1e-3
-"""Factor on the squared distance by which an action is outside [-1, 1]."""
+TARGET_ENTROPY = -1.0
+"""Nats of the actor's entropy for each entry of an action, to which the temperature brings it. Source: SAC, App. D."""
 SHIFT_GROUPS = 16
 """Draws of `loss.image_shift` for the short sequences of an update: one for each of them would take a third of it."""
 
@@ -108,20 +106,32 @@ def transitions(
 
 
 def value_targets(model: BehaviourModel, after: Transitions, seed: tf.Tensor) -> tf.Tensor:
-    """What each action is worth, float32 [n], as a rate of reward: no lower or higher than a reward ever was.
+    """What each action is worth, float32 [n], as a rate of reward: what followed, and the value and entropy after it.
+
+    It is no lower or higher than a reward ever was, but for an entropy of one nat for each entry of an action.
 
     Args:
       model: with `model.action_value`.
       after: what followed.
-      seed: int32 [2], of the noise on the actor's next action.
+      seed: int32 [2], of the actor's next action.
 
-    Source: TD3 (Fujimoto et al. 2018), Algorithm 1, with the least of two at `model.value_heads=2`.
+    Source: SAC (Haarnoja et al. 2018), Eq. 3, with the least of two at `model.value_heads=2`.
     """
     left = 1.0 - model.config.loss.value_discount
-    mean, _ = model.policy(after.following)
-    action = _noisy(tf.clip_by_value(mean, -1.0, 1.0), seed)
-    rate = left * after.reward + after.discount * model.target_action_rate(after.following, action)
-    return tf.stop_gradient(tf.clip_by_value(rate, model.least_reward, model.largest_reward))
+    action, log_density = drawn_action(model, after.following, seed)
+    temperature = tf.exp(model.log_temperature)
+    entropy = -temperature * model.value_unit * log_density
+    rate = left * after.reward + after.discount * (model.target_action_rate(after.following, action) + entropy)
+    margin = temperature * model.action_size * model.value_unit / left
+    return tf.stop_gradient(tf.clip_by_value(rate, model.least_reward - margin, model.largest_reward + margin))
+
+
+def drawn_action(model: BehaviourModel, features: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Actions [n, A] that the actor draws for features [n, F], and the logarithm of their density [n]."""
+    mean, stddev = model.policy(features)
+    noise = tf.random.stateless_normal(tf.shape(mean), seed)
+    drawn = mean + stddev * noise
+    return tf.tanh(drawn), tanh_log_density(drawn, stddev, noise)
 
 
 def action_value_nll(model: BehaviourModel, after: Transitions, target: tf.Tensor) -> tf.Tensor:
@@ -131,29 +141,23 @@ def action_value_nll(model: BehaviourModel, after: Transitions, target: tf.Tenso
     return tf.math.divide_no_nan(tf.reduce_sum(nll * after.known), tf.reduce_sum(after.known))
 
 
-def actor_loss(model: BehaviourModel, after: Transitions, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """What the actor's variables minimise, and the value of its actions as a rate of reward; both float32 [].
+def actor_loss(model: BehaviourModel, after: Transitions, seed: tf.Tensor) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+    """What `actor_variables` minimise, float32 [], and what is to be logged.
 
-    Minus the value of its noisy actions in the replay's states, in units of its own size, and a little of the squared
-    distance by which its mean lies outside [-1, 1].
+    Minus the value of its actions in the replay's states, in units of the largest reward, and minus their entropy times
+    a temperature, which rises as long as the entropy is below `TARGET_ENTROPY`.
 
     Args:
       model: with `model.action_value`.
       after: whose features are where it acts.
-      seed: int32 [2], of its noise.
+      seed: int32 [2], of its actions.
 
-    Source: deterministic policy gradients (Silver et al. 2014); TD3; DrQ-v2.
+    Source: SAC (Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications"), Eq. 7 and 18.
     """
-    mean, _ = model.policy(after.features)
-    within = bounded(mean)
-    action = within + tf.stop_gradient(_noisy(within, seed) - within)
-    rate = model.action_rate(after.features, action)
-    unit = tf.stop_gradient(tf.reduce_mean(tf.abs(rate)) + 1e-6 * model.value_unit)
-    outside = tf.reduce_mean(tf.square(tf.maximum(tf.abs(mean) - 1.0, 0.0)))
-    value = tf.reduce_mean(rate)
-    return BOUND_SCALE * outside - value / unit, value
-
-
-def _noisy(action: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    noise = NOISE_STDDEV * tf.random.stateless_normal(tf.shape(action), seed)
-    return tf.clip_by_value(action + tf.clip_by_value(noise, -NOISE_LIMIT, NOISE_LIMIT), -1.0, 1.0)
+    action, log_density = drawn_action(model, after.features, seed)
+    rate = tf.reduce_mean(model.action_rate(after.features, action))
+    entropy = -tf.reduce_mean(log_density)
+    temperature = tf.stop_gradient(tf.exp(model.log_temperature))
+    excess = tf.stop_gradient(entropy - TARGET_ENTROPY * model.action_size)
+    metrics = {"policy/reward": rate, "policy/entropy": entropy, "policy/temperature": temperature}
+    return model.log_temperature * excess - temperature * entropy - rate / model.value_unit, metrics

@@ -87,13 +87,12 @@ def action_value_gradients(
         value = action_value_nll(model, followed, target) / replicas
     gradients = tape.gradient(value, learning)
     followed = followed._replace(features=tf.stop_gradient(features))
-    actor_variables = list(model.require_policy().trainable_variables)
     with tf.GradientTape(watch_accessed_variables=False) as tape:
-        tape.watch(actor_variables)
-        loss, reward = actor_loss(model, followed, fold(seed, 2))
+        tape.watch(model.actor_variables)
+        loss, metrics = actor_loss(model, followed, fold(seed, 2))
         loss /= replicas
-    gradients = tape.gradient(loss, actor_variables, unconnected_gradients=tf.UnconnectedGradients.ZERO) + gradients
-    return {"loss/value": value, "policy/reward": reward / replicas}, gradients
+    gradients = tape.gradient(loss, model.actor_variables) + gradients
+    return {"loss/value": value} | {name: each / replicas for name, each in metrics.items()}, gradients
 
 
 def _in_imagination(

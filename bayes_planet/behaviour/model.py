@@ -1,11 +1,12 @@
 """A world model together with what acts in its latent states: value heads and an actor."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from bayes_planet.behaviour.actor import GaussianPolicy
+from bayes_planet.behaviour.actor import GaussianPolicy, TanhGaussianPolicy
 from bayes_planet.behaviour.returns import pessimistic
 from bayes_planet.config import Config
 from bayes_planet.world_model.networks.decoders import DenseHead
@@ -14,6 +15,8 @@ from bayes_planet.world_model.world_model import WorldModel
 
 TARGET_SHARE = 0.01
 """Of the way that targets go to the values that learn, after each of their updates. Source: DrQ-v2."""
+FIRST_TEMPERATURE = 0.1
+"""What a nat of the actor's entropy is worth, in units of the largest reward. Source: DrQ (Kostrikov et al. 2021)."""
 
 
 class BehaviourModel(WorldModel):
@@ -45,11 +48,11 @@ class BehaviourModel(WorldModel):
         ]
         self._policy_head: GaussianPolicy | None = None
         if model.policy:
-            self._policy_head = GaussianPolicy(
-                model.reward_layers, model.reward_units, action_size, model.activation, policy
-            )
+            kind = TanhGaussianPolicy if model.action_value else GaussianPolicy
+            self._policy_head = kind(model.reward_layers, model.reward_units, action_size, model.activation, policy)
         if model.action_value:
             self._make_targets(head)
+            self.log_temperature = tf.Variable(math.log(FIRST_TEMPERATURE), name="log_temperature")
         features = tf.zeros([1, self.behaviour_size])
         if model.value:
             self.value(features)
@@ -158,7 +161,7 @@ class BehaviourModel(WorldModel):
         if self._value_head is None:
             raise ValueError("The model does not predict values. Accepted: model.value=true.")
         if self.config.model.action_value:
-            return self.action_rates(features, tf.clip_by_value(self.policy(features)[0], -1.0, 1.0))
+            return self.action_rates(features, self.act(features))
         return _rates(self._value_heads, features)
 
     def action_values(self, features: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
@@ -182,8 +185,15 @@ class BehaviourModel(WorldModel):
         return self.value_unit * pessimistic(_rates(heads, tf.concat([features, action], -1)))
 
     def policy(self, features: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean and stddev [..., A] of the policy's action, before it is clipped, for `behaviour_features` [..., F]."""
+        """Mean and stddev [..., A] of the policy's action, for `behaviour_features` [..., F], before it is clipped, or
+        with `model.action_value` goes through tanh."""
         return self.require_policy()(features)
+
+    def act(self, features: tf.Tensor, noise: tf.Tensor | None = None) -> tf.Tensor:
+        """The policy's action [..., A] in [-1, 1]: a draw with unit normal noise [..., A]; None: that of its mean."""
+        mean, stddev = self.policy(features)
+        drawn = mean if noise is None else mean + stddev * noise
+        return tf.tanh(drawn) if self.config.model.action_value else tf.clip_by_value(drawn, -1.0, 1.0)
 
     def require_policy(self) -> GaussianPolicy:
         """The policy's network, whose variables learn from its return in imagination alone."""
@@ -199,7 +209,13 @@ class BehaviourModel(WorldModel):
     @property
     def behaviour_variables(self) -> list[tf.Variable]:
         """Of actor, value and, with `model.action_value`, encoder: the world model's loss trains none of them."""
-        return [*self.require_policy().trainable_variables, *self.value_variables, *self.encoder_variables]
+        return [*self.actor_variables, *self.value_variables, *self.encoder_variables]
+
+    @property
+    def actor_variables(self) -> list[tf.Variable]:
+        """Those that the actor's loss trains, with `model.action_value` the logarithm of its temperature too."""
+        temperature = [self.log_temperature] if self.config.model.action_value else []
+        return [*self.require_policy().trainable_variables, *temperature]
 
     @property
     def trains_encoder(self) -> bool:

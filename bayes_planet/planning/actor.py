@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from bayes_planet.behaviour.model import BehaviourModel
 from bayes_planet.planning.cem import Plan
 from bayes_planet.planning.planner import Planner
 from bayes_planet.world_model import State, WorldModel
@@ -35,6 +36,8 @@ class Actor:
         self.compile = compile
         model = planner.world_model
         self.sees_change = isinstance(model, WorldModel) and model.sees_change  # a model of one's own has its ways
+        behaves = isinstance(model, BehaviourModel) and planner.config.method == "policy"
+        self.draws = behaves and model.config.model.action_value
         self._compiled = tf.function(self.act, jit_compile=compile, autograph=False)
 
     def initial_state(self, batch: int) -> ActorState:
@@ -73,7 +76,8 @@ class Actor:
           state: ActorState of the step before.
           is_first: bool [B], true on the first observation of an episode.
           seed: int32 [2], a fresh one every step.
-          noise: stddev of the normal noise on the planned action, one or [B, 1]; the sum is clipped to [-1, 1].
+          noise: stddev of the normal noise on the planned action, one or [B, 1]; the sum is clipped to [-1, 1]. An
+            actor of `model.action_value`, which has a stddev of its own, draws its action where this is above 0.
 
         Returns:
           (action float32 [B, A], ActorState). The noisy, clipped action is what the filter sees next.
@@ -82,12 +86,19 @@ class Actor:
         latent, embedded = self.filter(observation, state, is_first, fold(seed, 0))
         last = _forget(state.plan, is_first)
         plan = self.planner.search(latent, fold(seed, 1), last or None, embedded)
-        action = plan.mean[:, 0]
-        action += noise * tf.random.stateless_normal(tf.shape(action), fold(seed, 2))
-        action = tf.clip_by_value(action, -1.0, 1.0)
+        action = self._explored(plan.mean[:, 0], latent, embedded, noise, fold(seed, 2))
         return action, ActorState(
             latent, action, plan if last else (), observation["image"] if self.sees_change else ()
         )
+
+    def _explored(
+        self, action: tf.Tensor, latent: State, embedded: tf.Tensor, noise: Any, seed: tf.Tensor
+    ) -> tf.Tensor:
+        random = tf.random.stateless_normal(tf.shape(action), seed)
+        if not self.draws:
+            return tf.clip_by_value(action + noise * random, -1.0, 1.0)
+        model = self.planner.world_model
+        return tf.where(noise > 0.0, model.act(model.behaviour_features(latent, embedded), random), action)
 
     def __call__(
         self,

@@ -53,8 +53,7 @@ class Planner:
             raise ValueError("The planner needs a static batch size. Trace it with a known number of environments.")
         fold = tf.random.experimental.stateless_fold_in
         if config.method == "policy":
-            mean, _ = self.world_model.policy(self.world_model.behaviour_features(state, embedded))
-            plan = tf.clip_by_value(mean, -1.0, 1.0)[:, None]
+            plan = self.world_model.act(self.world_model.behaviour_features(state, embedded))[:, None]
             return Plan(plan, tf.repeat(plan[:, None], config.elites_kept, axis=1))
         proposals = None
         if config.policy_candidates:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 from bayes_planet.behaviour.action_values import (
     action_value_nll,
@@ -12,6 +13,7 @@ from bayes_planet.behaviour.action_values import (
     transitions,
     value_targets,
 )
+from bayes_planet.behaviour.actor import tanh_log_density
 from bayes_planet.behaviour.learning import action_value_gradients, loss_and_gradients
 from bayes_planet.config import Config, ModelConfig, PlannerConfig
 from bayes_planet.config.constants import RETURN_STEPS, TRANSITION_ROWS, TRANSITIONS
@@ -122,14 +124,46 @@ def test_a_value_is_the_rewards_and_the_least_of_two_targets_of_what_the_actor_d
     after = followed_in(model, batch, model.config.loss.value_discount)
     model.see_rewards(batch)
     found = value_targets(model, after, seed(2))
-    noise = np.clip(0.2 * tf.random.stateless_normal([*after.action.shape], seed(2)).numpy(), -0.3, 0.3)
-    action = np.clip(np.clip(model.policy(after.following)[0], -1, 1) + noise, -1, 1)
-    unit = (1 - model.config.loss.value_discount) * np.abs(batch["reward"]).max()
+    action, log_density = drawn(model, after.following, seed(2))
+    largest_size = np.abs(batch["reward"]).max()
+    unit = (1 - model.config.loss.value_discount) * largest_size
     heads = [unit * head(tf.concat([after.following, action], -1)).numpy() for head in model.target_heads]
     discount = model.config.loss.value_discount
-    expected = (1 - discount) * after.reward + after.discount * np.minimum(*heads)
-    least, largest = batch["reward"].min(), batch["reward"].max()
+    temperature = np.float32(0.1)
+    expected = (1 - discount) * after.reward + after.discount * (np.minimum(*heads) - unit * temperature * log_density)
+    margin = temperature * largest_size * action.shape[-1]
+    least, largest = batch["reward"].min() - margin, batch["reward"].max() + margin
     np.testing.assert_allclose(found, np.clip(expected, least, largest), atol=1e-4)
+
+
+def drawn(model, features, draw):
+    """The actor's action and its log density, by TensorFlow Probability."""
+    mean, stddev = model.policy(features)
+    normal = tfp.distributions.MultivariateNormalDiag(mean, stddev)
+    action = tf.tanh(mean + stddev * tf.random.stateless_normal(mean.shape, draw))
+    return action, tfp.bijectors.Tanh()(normal).log_prob(action).numpy()
+
+
+def test_the_density_of_actions_near_their_bounds_is_finite():
+    mean, stddev = tf.constant([[0.3, -30.0], [2.0, 9.0]]), tf.constant([[0.7, 0.5], [0.1, 2.0]])
+    noise = tf.constant([[0.5, -1.0], [-2.0, 0.0]])
+    found = tanh_log_density(mean + stddev * noise, stddev, noise).numpy()
+    u = (mean + stddev * noise).numpy().astype(np.float64)
+    log_slope = 2.0 * np.log(2.0) - 2.0 * np.abs(u) - 2.0 * np.log1p(np.exp(-2.0 * np.abs(u)))  # of tanh
+    log_normal = -0.5 * np.square(noise) - np.log(stddev) - 0.5 * np.log(2.0 * np.pi)
+    np.testing.assert_allclose(found, np.sum(log_normal - log_slope, -1), rtol=1e-5)
+
+
+def test_the_temperature_rises_where_the_entropy_is_too_small_and_falls_where_it_is_large():
+    model = tiny_model(acting())
+    after = followed_in(model, short())
+    for bias, sign in ((-2.0, -1.0), (0.5, 1.0)):  # of the stddev's logits
+        model.require_policy().layers[-1].bias.assign([0.0, 0.0, bias, bias])
+        with tf.GradientTape() as tape:
+            loss, metrics = actor_loss(model, after, seed(1))
+        gradient = tape.gradient(loss, model.log_temperature)
+        np.testing.assert_allclose(gradient, metrics["policy/entropy"] + 2.0, rtol=1e-5)  # two entries an action
+        assert np.sign(gradient) == sign
 
 
 def test_values_stay_between_the_rewards_that_were_seen():
@@ -145,6 +179,7 @@ def test_values_stay_between_the_rewards_that_were_seen():
     batch = short()
     batch["reward"][:] = 0.25
     after = followed_in(fresh, batch)
+    fresh.log_temperature.assign(-50.0)
     np.testing.assert_array_equal(value_targets(fresh, after, seed(2)), np.full(after.reward.shape, 0.25, np.float32))
 
 
@@ -178,6 +213,7 @@ def test_the_actor_climbs_the_value_of_its_actions():
     model = tiny_model(acting())
     best = tf.constant([0.4, -0.7])
     model.action_rate = lambda features, action: -tf.reduce_sum(tf.square(action - best), -1)
+    model.log_temperature.assign(-50.0)
     after = followed_in(model, short(9))
     variables = list(model.require_policy().trainable_variables)
     optimizer = tf.keras.optimizers.legacy.Adam(0.01)
@@ -191,7 +227,7 @@ def test_the_actor_climbs_the_value_of_its_actions():
 
     for step in tf.range(600):
         update(step)
-    np.testing.assert_allclose(model.policy(after.features)[0], np.tile(best, [len(after.known), 1]), atol=0.1)
+    np.testing.assert_allclose(model.act(after.features), np.tile(best, [len(after.known), 1]), atol=0.1)
 
 
 def target_variables(model):
@@ -239,7 +275,7 @@ def test_each_update_of_values_has_short_sequences_of_its_own():
 
 def test_the_value_of_a_state_is_that_of_the_actors_action(model):
     features = tf.random.stateless_normal([4, model.behaviour_size], seed(5))
-    action = tf.clip_by_value(model.policy(features)[0], -1.0, 1.0)
+    action = tf.tanh(model.policy(features)[0])
     rates = [model.value_unit * model.heads[name](tf.concat([features, action], -1)) for name in ("value", "value_2")]
     np.testing.assert_allclose(model.reward_rate(features), np.minimum(*rates), atol=1e-4)
 
@@ -264,8 +300,6 @@ def test_settings_that_do_not_go_together_are_refused():
 def test_the_values_error_trains_values_and_encoder_and_the_actor_what_it_is_worth():
     """Gradients against finite differences of the two losses, along a direction of each kind of variable."""
     model = tiny_model(acting())
-    for variable in model.require_policy().layers[-1].trainable_variables:
-        variable.assign(0.1 * variable)  # actions within their bounds, where what the actor minimises has one slope
     batch = short()
     model.see_rewards(batch)
     metrics, gradients = action_value_gradients(model, batch, seed(4))
@@ -278,14 +312,22 @@ def test_the_values_error_trains_values_and_encoder_and_the_actor_what_it_is_wor
         now = fixed._replace(features=tf.cast(model.embed(here), tf.float32))
         return action_value_nll(model, now, target)
 
-    first = actor_loss(model, fixed, FOLD(seed(4), 2))
-    unit = float(-first[1] / first[0])  # it moves with the values, and has no gradient
+    excess = actor_loss(model, fixed, FOLD(seed(4), 2))[1]["policy/entropy"] + 2.0  # has no gradient
 
     def actors():
-        return -actor_loss(model, fixed, FOLD(seed(4), 2))[1] / unit
+        found = actor_loss(model, fixed, FOLD(seed(4), 2))[1]
+        return -found["policy/reward"] / model.value_unit - 0.1 * found["policy/entropy"]
+
+    def temperatures():
+        return model.log_temperature * excess
 
     policy = list(model.require_policy().trainable_variables)
-    kinds = [(policy, actors), (model.value_variables, value_error), (model.encoder_variables, value_error)]
+    kinds = [
+        (policy, actors),
+        ([model.log_temperature], temperatures),
+        (model.value_variables, value_error),
+        (model.encoder_variables, value_error),
+    ]
     assert len(gradients) == sum(len(variables) for variables, _ in kinds)
     np.testing.assert_allclose(metrics["loss/value"], action_value_nll(model, fixed, target), rtol=1e-5)
     for variables, loss in kinds:

@@ -4,12 +4,12 @@ import dataclasses
 import functools
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import numpy as np
 
-from bayes_planet.collecting.exploration import RandomPolicy, noise_of_round
+from bayes_planet.collecting.exploration import RandomPolicy
 from bayes_planet.collecting.faults import FaultTolerantRollouts, Result
 from bayes_planet.collecting.frames import look
 from bayes_planet.collecting.groups import Group, side_by_side
@@ -28,12 +28,11 @@ class AbandonedError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Collected:
-    """Episodes side by side, their places in the replay, how fast they came, and the stddev of each one's noise."""
+    """Episodes side by side, their places in the replay, and how fast they came."""
 
     indices: list[int]
     episodes: list[Episode]
     speed: dict[str, float]
-    noise: list[float]
 
 
 class Collector:
@@ -45,7 +44,6 @@ class Collector:
       actor: decides after the seed episodes.
       action_size: A.
       note: told of environments that had to be started again, and of images that show nothing.
-      returns: of the episodes so far, by index, on which `train.exploration_noise_early` depends.
     """
 
     def __init__(
@@ -55,10 +53,8 @@ class Collector:
         actor: Actor,
         action_size: int,
         note: Callable[[str], None] = lambda text: None,
-        returns: Callable[[], Mapping[int, float]] = dict,
     ):
         self._config = config
-        self._returns = returns
         self._environments = environments
         self._actor = actor
         self._action_size = action_size
@@ -152,11 +148,10 @@ class Collector:
 
     def _run(self, indices: list[int], before_step: Callable[[], None], while_waiting: Callable[[], None]) -> Collected:
         start = time.perf_counter()
-        noise = noise_of_round(self._config.train, indices, self._returns)
         groups = [list(group) for group in np.array_split(indices, min(self.groups, len(indices)))]
         places = np.cumsum([0, *map(len, groups)]).tolist()
         works = [
-            functools.partial(self._run_group, Group(self._environments, place, len(group)), group, noise)
+            functools.partial(self._run_group, Group(self._environments, place, len(group)), group)
             for place, group in zip(places, groups, strict=False)
         ]
         results = side_by_side(works, before_step, while_waiting)
@@ -167,13 +162,12 @@ class Collector:
         known = [value for value in milliseconds if value is not None]
         if known:
             speed["speed/milliseconds_per_plan"] = sum(known) / len(known)
-        return Collected(indices, episodes, speed, list(noise.values()))
+        return Collected(indices, episodes, speed)
 
     def _run_group(
         self,
         environments: Group,
         indices: Sequence[int],
-        noise: Mapping[int, float],
         before_step: Callable[[], None],
     ) -> tuple[list[Episode], RandomPolicy | ActorPolicy]:
         """The episodes of a group and the policy of its last try. They depend on their own group alone."""
@@ -181,19 +175,17 @@ class Collector:
         policies: list[RandomPolicy | ActorPolicy] = []
 
         def policy() -> RandomPolicy | ActorPolicy:
-            policies.append(self._policy(indices, noise, before_step))
+            policies.append(self._policy(indices, before_step))
             return policies[-1]
 
         return self._rollouts(environments, policy, seeds), policies[-1]
 
-    def _policy(
-        self, indices: Sequence[int], noise: Mapping[int, float], before_step: Callable[[], None]
-    ) -> RandomPolicy | ActorPolicy:
+    def _policy(self, indices: Sequence[int], before_step: Callable[[], None]) -> RandomPolicy | ActorPolicy:
         config, first = self._config, int(indices[0])
         if first < config.train.seed_episodes:
             return RandomPolicy(self._action_size, config.seed, first, before_step=before_step)
-        stddevs = [noise[index] for index in indices]
-        return ActorPolicy(self._actor, config.seed, Stream.TRAIN_ACTOR, first, noise=stddevs, before_step=before_step)
+        noise = config.train.exploration_noise
+        return ActorPolicy(self._actor, config.seed, Stream.TRAIN_ACTOR, first, noise=noise, before_step=before_step)
 
     def surviving_faults(self, environments: Environments, work: Callable[[], Result]) -> Result | None:
         """Does `work` in other environments, again from its start where one failed; None: see `again` of `faults`."""

@@ -1,7 +1,7 @@
 """The NumPy face of an agent: what a rollout asks at every step."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -17,7 +17,7 @@ class ActorPolicy:
     Args:
       actor: filters, plans and acts.
       run_seed, stream, counts: the random stream of the round.
-      noise: stddev of the exploration noise, one for all episodes of the round or one for each; 0 for evaluation.
+      noise: of the exploration, as of `Actor.act`; 0 for evaluation.
       before_step: called before every decision; it may raise to end the rollout.
 
     Attributes:
@@ -31,12 +31,12 @@ class ActorPolicy:
         run_seed: int,
         stream: Stream,
         *counts: int,
-        noise: float | Sequence[float] = 0.0,
+        noise: float = 0.0,
         before_step: Callable[[], None] = lambda: None,
     ):
         self._actor = actor
         self._run_seed, self._stream, self._counts = run_seed, stream, counts
-        self._noise = np.asarray(noise, np.float32).reshape([-1, 1])
+        self._noise = noise
         self._before_step = before_step
         self._state: ActorState | None = None
         self.seconds = 0.0
@@ -47,7 +47,6 @@ class ActorPolicy:
         start = time.perf_counter()
         if self._state is None:
             self._state = self._actor.initial_state(len(is_first))
-            self._noise = np.broadcast_to(self._noise, [len(is_first), 1])
         seed = seed_words(self._run_seed, self._stream, *self._counts, step)
         tensors = {key: tf.convert_to_tensor(value) for key, value in observation.items()}
         action, self._state = self._actor(

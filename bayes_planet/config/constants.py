@@ -56,6 +56,7 @@ FIXED: dict[str, Any] = {
     "train.checkpoint_minutes": 10.0,
     "train.exploration_anneal_episodes": 0,
     "train.exploration_burst": 0.0,
+    "train.exploration_noise_early": 0.0,
     "train.exploration_noise_exponent": 0.0,
     "train.exploration_noise_final": 0.1,
     "train.exploration_pause": 16.0,

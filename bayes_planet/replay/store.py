@@ -61,7 +61,6 @@ class EpisodeStore:
         self._rows: dict[int, int] = {}  # of every episode, in the order of their indices
         self._decoded: collections.OrderedDict[int, Episode] = collections.OrderedDict()  # least recently used first
         self._decoded_bytes = 0
-        self._returns: dict[int, float] = {}
         self._layout: dict[str, tuple[int, ...]] | None = None
         self._swept = False
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -119,14 +118,6 @@ class EpisodeStore:
         with self._lock:
             later = [rows for other, rows in self._rows.items() if other > index]
         return len(later), sum(later)
-
-    def returns(self) -> dict[int, float]:
-        """The return of each episode, by index, without those whose files turn out to be of no use."""
-        for index in self.indices:
-            if index not in self._returns:
-                with contextlib.suppress(CorruptEpisodeError):
-                    self._returns[index] = episodes_format.episode_return(self.load(index))
-        return {index: self._returns[index] for index in self.indices}
 
     @property
     def longest(self) -> int:
@@ -236,7 +227,6 @@ class EpisodeStore:
                     episode = episodes_format.read(path, self._rows[index])
             except CorruptEpisodeError as error:
                 del self._rows[index]
-                self._returns.pop(index, None)  # another episode may come in its place
                 self._move_aside(path, str(error.__cause__))
                 raise
             self._check_layout(episode, str(path))

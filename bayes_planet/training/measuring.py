@@ -23,18 +23,16 @@ def episode_values(
     collector: Collector,
     index: int,
     episode: Episode,
-    noise: float,
     later: tuple[int, int],
 ) -> dict[str, Any]:
-    """Of training episode `index`, collected with noise of that stddev; `later` are the episodes and rows that have
-    come to the replay since."""
+    """Of training episode `index`; `later` are the episodes and rows that have come to the replay since."""
     random = index < train.seed_episodes
     return {
         "train/episode": index,
         "train/return": episode_return(episode),
         "train/episode_steps": len(episode["reward"]) - 1,
         "train/random_actions": int(random),
-        **({} if random else {"train/exploration_noise": noise}),
+        **({} if random else {"train/exploration_noise": train.exploration_noise}),
         "replay/episodes": replay.episodes - later[0],
         "replay/rows": replay.rows - later[1],
         "replay/corrupt_files": replay.corrupt,

@@ -10,7 +10,6 @@ from typing import Any
 import gymnasium
 
 from bayes_planet.collecting.collector import Collected
-from bayes_planet.collecting.exploration import noise_of_round
 from bayes_planet.collecting.faults import COUNTED, counted
 from bayes_planet.collecting.rollout import Episode
 from bayes_planet.config import Config
@@ -69,7 +68,7 @@ class Trainer:
         self.environments = environments
         self._factory = factory
         self.replay = EpisodeStore(directory.episodes, config.replay.ram_gigabytes * 1e9)
-        progress = (lambda: self.counters), (lambda: self.replay.indices), self.replay.returns
+        progress = (lambda: self.counters), (lambda: self.replay.indices)
         self.collector = collector_for(config, environments, agent, factory, events.note, *progress)
         self._should_stop = should_stop
         self._events = events
@@ -107,11 +106,10 @@ class Trainer:
         self.collector.go_on_counting(*(counted(key, saved, rows) for key in COUNTED))
         logged = {int(row["train/episode"]) for row in rows if "train/episode" in row}
         lacking = [index for index in self.replay.indices if index not in logged]  # a round is stored as one
-        noise = noise_of_round(self.config.train, lacking, self.replay.returns)
         for index in lacking:
             with contextlib.suppress(CorruptEpisodeError):  # moved aside; it will be collected again
                 episode, later = self.replay.load(index), self.replay.after(index)
-                self._write(self._episode_values(index, episode, noise[index], later), later)
+                self._write(self._episode_values(index, episode, later), later)
         self.directory.record_start(self.replay.episodes)
         return saved is not None
 
@@ -187,11 +185,10 @@ class Trainer:
     def _store(self, collected: Collected) -> None:
         self.replay.add_round(dict(zip(collected.indices, collected.episodes, strict=True)))
         rows = []
-        stored = zip(collected.indices, collected.episodes, collected.noise, strict=True)
-        for place, (index, episode, noise) in enumerate(stored, 1):
+        for place, (index, episode) in enumerate(zip(collected.indices, collected.episodes, strict=True), 1):
             following = collected.episodes[place:]
             later = len(following), sum(len(each["reward"]) for each in following)
-            rows.append(self._record(self._episode_values(index, episode, noise, later) | collected.speed, later))
+            rows.append(self._record(self._episode_values(index, episode, later) | collected.speed, later))
         # Not before all of the round are stored: whoever watches may take minutes, or raise.
         for episode, row in zip(collected.episodes, rows, strict=True):
             self._tell(self._events.row, row)

@@ -7,7 +7,7 @@ import tensorflow as tf
 from bayes_planet.behaviour.actor import act_ahead
 from bayes_planet.planning import Actor, Planner, cross_entropy_method
 from tests.planning.crafted import crafted_model, crafted_state
-from tests.world_model.tiny import seed
+from tests.world_model.tiny import seed, tiny_config, tiny_model
 
 FOLD = tf.random.experimental.stateless_fold_in
 
@@ -114,3 +114,23 @@ def test_acting_with_it_adds_the_exploration_noise_and_clips():
     np.testing.assert_allclose(action, expected, atol=1e-5)
     assert np.sum(np.abs(expected) == 1.0) == 1  # the other is moved off its bound
     np.testing.assert_array_equal(after.action, action)
+
+
+def test_an_actor_of_action_values_draws_its_actions_where_it_explores():
+    """Its own mean and stddev, through tanh; the size of the noise does not count."""
+    acts = {"value": True, "policy": True, "action_value": True, "value_heads": 2}
+    model = tiny_model(tiny_config(model=acts, planner={"method": "policy"}))
+    actor = Actor(Planner(model, model.config.planner))
+    observation = {"state": tf.random.stateless_normal([4, 3], seed(1))}
+    state, first = actor.initial_state(4), tf.fill([4], True)
+    mean, stddev = model.policy(tf.cast(model.embed(model.prepare(observation, seed(0))), tf.float32))
+    calm, _ = actor.act(observation, state, first, seed(7))
+    np.testing.assert_allclose(calm, tf.tanh(mean), rtol=1e-5)
+    noise = tf.random.stateless_normal([4, 2], FOLD(seed(7), 2))
+    for size in (0.3, 5.0):
+        drawn, after = actor.act(observation, state, first, seed(7), noise=size)
+        np.testing.assert_allclose(drawn, tf.tanh(mean + stddev * noise), rtol=1e-5)
+        np.testing.assert_array_equal(after.action, drawn)
+    mixed, _ = actor.act(observation, state, first, seed(7), noise=tf.constant([[0.3], [0.0], [0.3], [0.0]]))
+    np.testing.assert_array_equal(mixed[::2], drawn[::2])
+    np.testing.assert_array_equal(mixed[1::2], calm[1::2])

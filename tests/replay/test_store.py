@@ -364,30 +364,6 @@ def test_episodes_that_the_task_ended_early_are_filled_up(tmp_path):
         store.sample(20, 6, (3,))
 
 
-def test_returns_are_the_sums_of_rewards_of_what_can_be_read(tmp_path):
-    store = filled(tmp_path, [5, 7, 4])
-    data = bytearray(store.path(1).read_bytes())
-    data[len(data) // 3] ^= 255
-    store.path(1).write_bytes(bytes(data))
-    with pytest.warns(RuntimeWarning, match="aside"):
-        found = EpisodeStore(tmp_path, 0).returns()
-    assert found == {index: float(np.sum(store.load(index)["reward"][1:])) for index in (0, 2)}
-
-
-def test_the_return_of_an_episode_that_was_lost_is_not_that_of_the_next_in_its_place(tmp_path):
-    store = EpisodeStore(tmp_path, 0)
-    store.add(make_episode(0, 5), 0)
-    lost = store.returns()
-    data = bytearray(store.path(0).read_bytes())
-    data[len(data) // 3] ^= 255
-    store.path(0).write_bytes(bytes(data))
-    with pytest.warns(RuntimeWarning, match="aside"), pytest.raises(CorruptEpisodeError):
-        store.load(0)
-    store.add(make_episode(7, 9), 0)
-    found = store.returns()
-    assert found == {0: float(np.sum(make_episode(7, 9)["reward"], dtype=np.float64))} and found != lost
-
-
 def test_the_longest_episode_may_be_corrupt(tmp_path):
     store = EpisodeStore(tmp_path, 0)
     store.add(make_episode(0, 3, terminal=True), 0)

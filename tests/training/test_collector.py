@@ -39,11 +39,9 @@ def parts(four) -> Agent:
     return build(config_of(), four.observation_space, four.action_space)
 
 
-def collector_of(
-    workers: Workers, parts: Agent, *overrides: str, told: list[str] | None = None, returns: dict | None = None
-) -> Collector:
+def collector_of(workers: Workers, parts: Agent, *overrides: str, told: list[str] | None = None) -> Collector:
     note = (lambda text: None) if told is None else told.append
-    return Collector(config_of(*overrides), workers, parts.actor, 1, note, returns=lambda: returns or {})
+    return Collector(config_of(*overrides), workers, parts.actor, 1, note)
 
 
 def at_step(number: int, action: Callable[[], None]) -> Callable[[], None]:
@@ -191,14 +189,3 @@ def test_seed_episodes_have_rounds_of_their_own(four, parts, taken, expected):
     collector = Collector(config_of("train.seed_episodes=5", "train.episodes=30"), four, parts.actor, 1)
     assert collector.next_indices(taken) == expected
     collector.close()
-
-
-def test_each_episode_of_a_round_has_its_own_noise(four, parts):
-    """An agent no better than random explores early in odd episodes: the even one is what it is without any noise."""
-    none = (PLANNED, "train.exploration_noise=0", "train.episodes=5")
-    (noisy, still), (plain, other) = (
-        collector_of(four, parts, *overrides, returns={0: 1.0}).collect([3, 4, 5, 6], lambda: None).episodes[:2]
-        for overrides in ((*none, "train.exploration_noise_early=0.2"), none)
-    )
-    np.testing.assert_array_equal(still["action"], other["action"])
-    assert 0 < np.mean(np.abs(noisy["action"] - plain["action"])) < 0.3

@@ -1,7 +1,7 @@
 """A `Collector` whose episodes come from a pool on Ray while the updates go on, from weights that are not too old."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import gymnasium
 
@@ -26,12 +26,11 @@ def collector_for(
     note: Callable[[str], None],
     progress: Callable[[], Counters],
     stored: Callable[[], Sequence[int]],
-    returns: Callable[[], Mapping[int, float]],
 ) -> Collector:
     """The collector of a run: with `train.collectors` a `RayCollector`, whose arguments these are."""
     if config.train.collectors:
-        return RayCollector(config, environments, agent, factory, note, progress, stored, returns)
-    return Collector(config, environments, agent.collecting, environments.action_space.shape[0], note, returns)
+        return RayCollector(config, environments, agent, factory, note, progress, stored)
+    return Collector(config, environments, agent.collecting, environments.action_space.shape[0], note)
 
 
 class RayCollector(Collector):
@@ -54,7 +53,6 @@ class RayCollector(Collector):
       note: told of replicas that are lost, and what they tell.
       progress: how far the run is.
       stored: the places in the replay that are taken.
-      returns: as of `Collector`.
     """
 
     def __init__(
@@ -66,10 +64,9 @@ class RayCollector(Collector):
         note: Callable[[str], None],
         progress: Callable[[], Counters],
         stored: Callable[[], Sequence[int]],
-        returns: Callable[[], Mapping[int, float]],
     ):
         spaces = environments.observation_space, environments.action_space
-        super().__init__(config, environments, agent.collecting, environments.action_space.shape[0], note, returns)
+        super().__init__(config, environments, agent.collecting, environments.action_space.shape[0], note)
         self._agent = agent
         self._blueprint = Blueprint(config, *spaces, factory, agent.factory)
         self._progress = progress
@@ -122,7 +119,7 @@ class RayCollector(Collector):
             "collectors/staleness": self._progress().updates - assignment.updates,
             "collectors/megabytes": sum(array.nbytes for array in finished.episode.values()) / 1e6,
         }
-        return Collected([assignment.index], [finished.episode], speed, [finished.noise])
+        return Collected([assignment.index], [finished.episode], speed)
 
     def _keep_busy(self, pool: Pool) -> None:
         counters, train = self._progress(), self._config.train
@@ -135,8 +132,7 @@ class RayCollector(Collector):
                 return
             if indices[0] >= train.seed_episodes and counters.updates < first:
                 return
-            returns = self._returns() if train.exploration_noise_early else {}
-            pool.begin(indices[0], counters.updates, returns, lambda: weights_of(self._agent.world_model))
+            pool.begin(indices[0], counters.updates, lambda: weights_of(self._agent.world_model))
 
     def _oldest(self, counters: Counters) -> int:
         """Updates since the weights of the oldest episode that is under way; -1: none is."""

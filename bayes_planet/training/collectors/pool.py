@@ -4,7 +4,7 @@ import dataclasses
 import os
 import signal
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -76,14 +76,12 @@ class Pool:
         """Replicas that wait for an episode."""
         return len(self._free)
 
-    def begin(
-        self, index: int, updates: int, returns: Mapping[int, float], weights: Callable[[], Sequence[np.ndarray]]
-    ) -> None:
-        """Has a free replica collect episode `index` with the weights after `updates`; `returns` as of `Collector`."""
+    def begin(self, index: int, updates: int, weights: Callable[[], Sequence[np.ndarray]]) -> None:
+        """Has a free replica collect episode `index` with the weights after `updates`."""
         if self._weights[0] != updates:
             self._weights = updates, self._ray.put(weights())
         actor = self._free.pop()
-        self._working[actor.collect.remote(index, returns, self._weights[1])] = actor, Assignment(index, updates)
+        self._working[actor.collect.remote(index, self._weights[1])] = actor, Assignment(index, updates)
 
     def ended(self, seconds: float = 0.0) -> tuple[Assignment, Finished] | None:
         """An episode that is finished; None: none is within `seconds`.

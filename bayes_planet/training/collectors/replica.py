@@ -1,7 +1,7 @@
 """What a Ray actor does: collects training episodes with the weights that it is given."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import gymnasium
 import numpy as np
@@ -50,7 +50,6 @@ class Finished:
 
     episode: Episode
     speed: dict[str, float]
-    noise: float
     faults: dict[str, int]
     notes: list[str]
 
@@ -68,17 +67,13 @@ class Replica:
         actor = Actor(Planner(self._model, config.planner), compile=uses_xla(config.train.xla))
         self._notes: list[str] = []
         self._environments = Workers(config.env, 1, None, blueprint.factory)
-        self._returns: Mapping[int, float] = {}
-        self._collector = Collector(
-            config, self._environments, actor, action_size, self._notes.append, lambda: self._returns
-        )
+        self._collector = Collector(config, self._environments, actor, action_size, self._notes.append)
 
     def ready(self) -> None:
         """Returns once all of the above is there."""
 
-    def collect(self, index: int, returns: Mapping[int, float], weights: Sequence[np.ndarray]) -> Finished:
-        """Training episode `index`, after episodes of these returns, with these values of the model's variables."""
-        self._returns = returns
+    def collect(self, index: int, weights: Sequence[np.ndarray]) -> Finished:
+        """Training episode `index`, with these values of the model's variables."""
         for variable, value in zip(self._model.variables, weights, strict=True):
             variable.assign(value)
         before = self._collector.counts
@@ -86,7 +81,7 @@ class Replica:
         faults = {key: count - before[key] for key, count in self._collector.counts.items()}
         notes = list(self._notes)
         self._notes.clear()
-        return Finished(collected.episodes[0], collected.speed, collected.noise[0], faults, notes)
+        return Finished(collected.episodes[0], collected.speed, faults, notes)
 
 
 def weights_of(model: WorldModel) -> list[np.ndarray]:

@@ -217,8 +217,8 @@ class Trainer:
 
         return before_step
 
-    def _episode_values(self, index: int, episode: Episode, noise: float, later: tuple[int, int]) -> dict[str, Any]:
-        return episode_values(self.config.train, self.replay, self.collector, index, episode, noise, later)
+    def _episode_values(self, index: int, episode: Episode, later: tuple[int, int]) -> dict[str, Any]:
+        return episode_values(self.config.train, self.replay, self.collector, index, episode, later)
 
     def _record(self, values: dict[str, Any], later: tuple[int, int] = (0, 0)) -> dict:
         """Writes a row, as of before the last (episodes, rows) came."""

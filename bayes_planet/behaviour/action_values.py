@@ -14,6 +14,9 @@ from bayes_planet.world_model.networks import images
 
 TARGET_ENTROPY = -1.0
 """Nats of the actor's entropy for each entry of an action, to which the temperature brings it. Source: SAC, App. D."""
+LEAST_TEMPERATURE = 0.01
+"""Where it stops to fall, in units of the largest reward. As long as values know of no reward, the entropy stays above
+its target, and without a bound no temperature is left once there is one. What tasks come to is 0.012 to 0.3."""
 SHIFT_GROUPS = 16
 """Draws of `loss.image_shift` for the short sequences of an update: one for each of them would take a third of it."""
 
@@ -145,7 +148,7 @@ def actor_loss(model: BehaviourModel, after: Transitions, seed: tf.Tensor) -> tu
     """What `actor_variables` minimise, float32 [], and what is to be logged.
 
     Minus the value of its actions in the replay's states, in units of the largest reward, and minus their entropy times
-    a temperature, which rises as long as the entropy is below `TARGET_ENTROPY`.
+    a temperature, which rises as long as the entropy is below `TARGET_ENTROPY`, and else falls, to `LEAST_TEMPERATURE`.
 
     Args:
       model: with `model.action_value`.
@@ -159,5 +162,6 @@ def actor_loss(model: BehaviourModel, after: Transitions, seed: tf.Tensor) -> tu
     entropy = -tf.reduce_mean(log_density)
     temperature = tf.stop_gradient(tf.exp(model.log_temperature))
     excess = tf.stop_gradient(entropy - TARGET_ENTROPY * model.action_size)
+    excess = tf.where(temperature > LEAST_TEMPERATURE, excess, tf.minimum(excess, 0.0))
     metrics = {"policy/reward": rate, "policy/entropy": entropy, "policy/temperature": temperature}
     return model.log_temperature * excess - temperature * entropy - rate / model.value_unit, metrics

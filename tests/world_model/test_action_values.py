@@ -166,6 +166,16 @@ def test_the_temperature_rises_where_the_entropy_is_too_small_and_falls_where_it
         assert np.sign(gradient) == sign
 
 
+@pytest.mark.parametrize(("bias", "sign"), [(-2.0, -1.0), (0.5, 0.0)])
+def test_a_temperature_that_is_small_does_not_fall_further(bias, sign):
+    model = tiny_model(acting())
+    model.require_policy().layers[-1].bias.assign([0.0, 0.0, bias, bias])
+    model.log_temperature.assign(np.log(0.0099))
+    with tf.GradientTape() as tape:
+        loss, _ = actor_loss(model, followed_in(model, short()), seed(1))
+    assert np.sign(tape.gradient(loss, model.log_temperature)) == sign
+
+
 def test_values_stay_between_the_rewards_that_were_seen():
     batch = tiny_batch(2, 9)
     batch["reward"][:] = 0.25

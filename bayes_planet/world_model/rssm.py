@@ -1,5 +1,6 @@
 """The recurrent state-space model: a belief and a stochastic state, with transition weights that may be uncertain."""
 
+import contextlib
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -122,12 +123,12 @@ class RSSM(tf.Module):
         kernel, _ = self._posterior_kernels()
 
         def step(carry: State, element: dict) -> State:
-            with bayesian_layers.use_weights(element["weights"] if weights_per_step else weights):
+            with self._scope(element["weights"] if weights_per_step else weights, self._belief_layers):
                 belief = self._belief(carry, element["action"])
             return self._posterior(belief, element["observed"], element["noise"], kernel)
 
         posterior = scan(step, elements, state)
-        with bayesian_layers.use_weights(weights):
+        with self._scope(weights, self._prior_layers):
             if self._keeps_signs and not weights_per_step:
                 # Flipout draws signs by the input's shape: only step by step does a sequence keep the same ones.
                 prior = scan(lambda _, element: self._prior(*element), (posterior.belief, prior_noise), state)
@@ -182,11 +183,25 @@ class RSSM(tf.Module):
 
         def imagine_step(carry: State, element: tuple) -> State:
             action, noise = element
-            with bayesian_layers.use_weights(weights):
+            with self._scope(weights, [*self._belief_layers, *self._prior_layers]):
                 return self._prior(self._belief(carry, action), noise)
 
         prior = scan(imagine_step, (actions, noise), state, unroll)
         return _map(lambda value: tf.transpose(value, to_back), prior)
+
+    @property
+    def _belief_layers(self) -> list[tf.keras.layers.Layer]:
+        return [self.prior_input, self.gru]
+
+    @property
+    def _prior_layers(self) -> list[tf.keras.layers.Layer]:
+        return [self.prior_hidden, self.prior_mean, self.prior_stddev]
+
+    @staticmethod
+    def _scope(weights: dict, layers: list[tf.keras.layers.Layer]) -> contextlib.AbstractContextManager[None]:
+        """Where the layers read a weight sample; none of them may be random, and a sample that none reads warns."""
+        random = any(bayesian_layers.variational_layers(layer) for layer in layers)
+        return bayesian_layers.use_weights(weights) if random else contextlib.nullcontext()
 
     def _belief(self, previous: State, action: tf.Tensor) -> tf.Tensor:
         hidden = self.prior_input(tf.concat([previous.sample, action], -1))

@@ -1,6 +1,7 @@
 """The RSSM against a NumPy reference, and its time alignment."""
 
 import functools
+import warnings
 
 import numpy as np
 import pytest
@@ -10,7 +11,16 @@ from bayes_planet.bayesian_layers import posterior_mean
 from bayes_planet.config import BayesianConfig
 from bayes_planet.world_model import RSSM, State
 from bayes_planet.world_model.transition_layers import gru_cell
-from tests.world_model.tiny import ACTION_SIZE, NumpyRSSM, scramble_biases, seed, silence, tiny_config
+from tests.world_model.tiny import (
+    ACTION_SIZE,
+    NumpyRSSM,
+    scramble_biases,
+    seed,
+    silence,
+    tiny_batch,
+    tiny_config,
+    tiny_model,
+)
 
 BATCH, STEPS, EMBEDDING = 3, 4, 6
 
@@ -246,3 +256,24 @@ def test_state_noise_may_be_shared_by_the_draws(rssm, shared):
         "steps": np.allclose(noise, noise[:, :, :1], atol=1e-4),
     }
     assert same == {"draws": shared == "draws", "rows": False, "steps": False}
+
+
+@pytest.mark.parametrize("layers", [["prior_mean"], ["gru"], ["prior_input"]])
+@pytest.mark.parametrize("sampling", ["per_sequence", "per_step"])
+def test_a_belief_over_some_layers_alone_warns_of_nothing(layers, sampling):
+    """What the others compute has no layer that reads the weight sample."""
+    model = tiny_model(tiny_config(bayesian={"layers": layers, "weight_sampling": sampling, "initial_stddev": 0.3}))
+    batch = tiny_batch(2, 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        weights, per_step = model.sample_weights(seed(1), 4)
+        embedded = model.embed(model.prepare(batch, seed(0)))
+        drawn = [
+            model.rssm.observe(
+                embedded, batch["action"], seed=seed(2), weights=each, weights_per_step=per_step and each is weights
+            )
+            for each in (weights, None)
+        ]
+        model.rssm.imagine(batch["action"], model.rssm.initial_state(2), seed=seed(3))
+    (_, prior), (_, expected) = drawn
+    assert np.abs(prior.mean - expected.mean).max() > 1e-3

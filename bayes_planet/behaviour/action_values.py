@@ -22,9 +22,9 @@ SHIFT_GROUPS = 16
 
 
 class Transitions(NamedTuple):
-    """What followed where the agent was, float32 for n places: features [n, F], the action taken there [n, A], the
-    reward it got [n], features after it [n, F], what the value there counts [n] (0 where the task ended), and 1 where
-    all of it is known, else 0 [n]."""
+    """What followed where the agent was, float32 for n places: features [n, F], the action taken there [n, A], the next
+    rewards' discounted sum [n], features after them [n, F], what the value there counts [n] (0 where the task ended
+    before), and 1 where all of it is known, else 0 [n]."""
 
     features: tf.Tensor
     action: tf.Tensor
@@ -90,15 +90,22 @@ def transitions(
     Args:
       batch: 'action' [B, R, A] that led to each row, 'reward', 'mask' and 'is_terminal' [B, R], with
         R = `TRANSITION_ROWS`.
-      features, following: float32 [B, F], of row 1 and of row 2.
+      features, following: float32 [B, F], of row 1 and of the last.
       discount: by agent step.
+
+    Source: n-step returns as in DrQ-v2 (Yarats et al. 2022), Eq. 2.
     """
     mask = tf.cast(batch["mask"], tf.float32)
     goes_on = 1.0 - tf.cast(batch["is_terminal"], tf.float32)
-    known = mask[:, 1] * goes_on[:, 1] * mask[:, 2]  # after an end there is no action
-    return Transitions(
-        features, batch["action"][:, 2], batch["reward"][:, 2], following, discount * goes_on[:, 2], known
-    )
+    goes = goes_on[:, 1]
+    known = mask[:, 1] * goes  # after an end there is no action
+    reward, factor = tf.zeros_like(goes), 1.0
+    for row in range(2, TRANSITION_ROWS):
+        known *= tf.maximum(mask[:, row], 1.0 - goes)
+        reward += factor * goes * batch["reward"][:, row]
+        goes *= goes_on[:, row]
+        factor *= discount
+    return Transitions(features, batch["action"][:, 2], reward, following, factor * goes, known)
 
 
 def value_targets(model: BehaviourModel, after: Transitions, seed: tf.Tensor) -> tf.Tensor:

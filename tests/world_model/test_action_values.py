@@ -16,7 +16,7 @@ from bayes_planet.behaviour.action_values import (
 from bayes_planet.behaviour.actor import tanh_log_density
 from bayes_planet.behaviour.learning import action_value_gradients, loss_and_gradients
 from bayes_planet.config import Config, ModelConfig, PlannerConfig
-from bayes_planet.config.constants import TRANSITION_ROWS, TRANSITIONS
+from bayes_planet.config.constants import RETURN_STEPS, TRANSITION_ROWS, TRANSITIONS
 from bayes_planet.training.learner import Learner
 from tests.world_model.tiny import IMAGE_SHAPES, seed, tiny_batch, tiny_config, tiny_model
 
@@ -52,19 +52,40 @@ def test_values_and_actor_read_the_embedding_alone(model):
     assert embedded.shape[-1] == model.behaviour_size
 
 
-def test_transitions_are_what_followed_row_one():
+def by_hand(batch, discount):
+    """Sequence by sequence: {sequence: (reward, factor of the value)} of what is known."""
+    found = {}
+    for sequence, (mask, end) in enumerate(zip(batch["mask"], batch["is_terminal"], strict=True)):
+        if not mask[1] or end[1]:
+            continue
+        total, factor = 0.0, 1.0
+        for row in range(2, 2 + RETURN_STEPS):
+            if factor and not mask[row]:
+                break
+            total += factor * batch["reward"][sequence, row]
+            factor *= 0.0 if end[row] else discount
+        else:
+            found[sequence] = total, factor
+    return found
+
+
+def test_transitions_are_what_a_loop_over_rows_finds():
     """With ends of the task in each row, episodes that a time limit cut, and padding after both."""
-    batch = short(6)
-    for sequence, row in ((1, 1), (2, 2)):
+    batch = short(9)
+    for sequence, row in ((1, 1), (2, 2), (3, 3), (4, 4)):
         batch["is_terminal"][sequence, row] = True
         batch["mask"][sequence, row + 1 :] = False
-    batch["mask"][3, 2:] = False
-    batch["mask"][4, 1:] = False
-    features, following = np.random.default_rng(0).normal(size=(2, 6, 6)).astype(np.float32)
+    batch["mask"][5, 4:] = False
+    batch["mask"][6, 2:] = False
+    batch["mask"][7, 1:] = False
+    features, following = np.random.default_rng(0).normal(size=(2, 9, 6)).astype(np.float32)
     found = transitions(batch, features, following, DISCOUNT)
-    np.testing.assert_array_equal(found.known, [1, 0, 1, 0, 0, 1])
-    np.testing.assert_allclose(found.discount.numpy()[[0, 2, 5]], [DISCOUNT, 0.0, DISCOUNT], rtol=1e-6)
-    np.testing.assert_array_equal(found.reward, batch["reward"][:, 2])
+    expected = by_hand(batch, DISCOUNT)
+    assert sorted(expected) == np.flatnonzero(found.known).tolist() == [0, 2, 3, 4, 8]
+    assert [expected[sequence][1] for sequence in (2, 3, 4)] == [0.0, 0.0, 0.0]
+    for sequence, (reward, factor) in expected.items():
+        np.testing.assert_allclose(found.reward[sequence], reward, rtol=1e-5)
+        np.testing.assert_allclose(found.discount[sequence], factor, rtol=1e-6)
     np.testing.assert_array_equal(found.features, features)
     np.testing.assert_array_equal(found.following, following)
     np.testing.assert_array_equal(found.action, batch["action"][:, 2])
@@ -79,8 +100,8 @@ def test_short_sequences_lie_in_the_longer_ones_and_every_place_is_drawn():
     np.testing.assert_array_equal(found["number"], first[:, None] + np.arange(TRANSITION_ROWS))
     np.testing.assert_array_equal(found["reward"], batch["reward"].reshape(-1)[found["number"]])
     drawn, counts = np.unique(first, return_counts=True)
-    assert drawn.tolist() == [*range(5), *range(7, 12), *range(14, 19)]
-    assert counts.min() > 15  # 33 on average
+    assert drawn.tolist() == [0, 1, 2, 7, 8, 9, 14, 15, 16]
+    assert counts.min() > 30  # 56 on average
 
 
 def test_what_is_observed_is_row_one_and_the_last_each_with_the_image_before():
@@ -88,7 +109,7 @@ def test_what_is_observed_is_row_one_and_the_last_each_with_the_image_before():
     model = tiny_model(config, IMAGE_SHAPES)
     batch = short(2, shapes=IMAGE_SHAPES)
     here, after = observed(model, batch, seed(0))
-    for end, row in ((here, 1), (after, 2)):
+    for end, row in ((here, 1), (after, 4)):
         np.testing.assert_array_equal(end["image"], batch["image"][:, row])
         np.testing.assert_array_equal(end["previous_image"], batch["image"][:, row - 1])
     moved = tiny_model(acting(model={"image_encoder": "change"}, loss={"image_shift": 3}), IMAGE_SHAPES)
@@ -189,7 +210,7 @@ def test_what_is_not_known_does_not_count(model):
     batch = short(6)
     whole = followed_in(model, batch)
     target = tf.random.stateless_normal(whole.reward.shape, seed(3))
-    batch["mask"][4:, 2:] = False
+    batch["mask"][4:, 3:] = False
     part = followed_in(model, batch)
     first = whole._replace(**{name: value[:4] for name, value in whole._asdict().items()})
     np.testing.assert_allclose(
@@ -270,8 +291,8 @@ def test_the_value_of_a_state_is_that_of_the_actors_action(model):
 
 
 def test_a_batch_of_shorter_sequences_is_refused():
-    with pytest.raises(ValueError, match=r"sequences of 2 rows\. Accepted with model\.action_value=true: 3 or more"):
-        short_sequences(tiny_batch(2, 2), 3, seed(0))
+    with pytest.raises(ValueError, match=r"sequences of 4 rows\. Accepted with model\.action_value=true: 5 or more"):
+        short_sequences(tiny_batch(2, 4), 3, seed(0))
 
 
 def test_settings_that_do_not_go_together_are_refused():

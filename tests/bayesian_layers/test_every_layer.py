@@ -259,6 +259,7 @@ def test_samples_are_a_leading_axis(name):
         close(shared[index], subject.numbers(x, own), 1e-4, CASES[name])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", FORMATS)
 @layers(*CASES, default=SAVED)
 def test_loads_in_a_fresh_process(name, kind, results):

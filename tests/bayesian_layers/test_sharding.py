@@ -40,6 +40,7 @@ def test_loss_gradients_and_bytes(outcome, name):
     assert all(held == pytest.approx(found["bytes_whole"] / count, rel=0.1) for held in found["bytes"])
 
 
+@pytest.mark.thorough
 def test_training_goes_the_same_way(outcome):
     _, found = check(outcome, "training")
     assert found["there"] == pytest.approx(found["plain"], rel=1e-4)

@@ -66,6 +66,7 @@ def test_each_benchmark_has_a_complete_file(out, small):
     assert len(list(out.glob("*.json"))) == 7
 
 
+@pytest.mark.thorough
 def test_contestants_of_an_update_and_a_plan(out):
     for name in ("update", "plan"):
         [section] = json.loads((out / f"{name}.json").read_text())["sections"]

@@ -19,6 +19,8 @@ from tests.commands.tensorflow_only import Process
 
 STEPS = 10  # agent steps of an episode of the run
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="module")
 def exports(run, tmp_path_factory):
@@ -58,7 +60,6 @@ def tensors(nest):
     return tf.nest.map_structure(tf.convert_to_tensor, nest)
 
 
-@pytest.mark.thorough
 def test_it_plays_an_episode_and_acts_as_the_training_process_does(exports, environments, actor, process):
     """Any number of environments: each row acts as it would alone, with its own seed; two episodes in a row."""
     updates = process.ask("load", str(exports / "any"))

@@ -14,6 +14,8 @@ from bayes_planet.world_model.interface import TrainableWorldModel, Transition, 
 
 PAGE = (Path(__file__).parents[2] / "docs" / "your_own_model.md").read_text()
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="module")
 def names(tmp_path_factory) -> dict:
@@ -25,7 +27,6 @@ def names(tmp_path_factory) -> dict:
     return found
 
 
-@pytest.mark.thorough
 def test_plan_of_a_network_of_ones_own(names):
     actions = names["actions"].numpy()
     assert actions.shape == (12, 2) and np.abs(actions).max() <= 1

@@ -112,6 +112,7 @@ def test_a_run_that_is_stopped_goes_on_with_the_same_numbers(finished, tmp_path)
             np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("optimizer", [True, False])
 def test_a_saved_model_holds_the_average_and_with_the_optimizer_both(finished, tmp_path, optimizer):
     folder, trained, average = finished

@@ -38,7 +38,7 @@ class MaskedLocalAttention1D(MultiHeadAttentionReparameterization):
     """
 
     def __init__(self, num_heads: int, key_dim: int, block_length: int = 128, **kwargs: Any) -> None:
-        if kwargs.get("attention_axes") not in (None, (1,), [1]):  # over T, as a built layer's configuration says
+        if kwargs.get("attention_axes") is not None:
             raise ValueError("MaskedLocalAttention1D was given attention_axes. Accepted: none, it attends over T.")
         super().__init__(num_heads, key_dim, **kwargs)
         self.block_length = positive_integer(block_length, "block_length")
@@ -70,4 +70,5 @@ class MaskedLocalAttention1D(MultiHeadAttentionReparameterization):
         return outputs
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "block_length": self.block_length}
+        # Once built, Keras gives the axes that it has filled in.
+        return {**super().get_config(), "attention_axes": None, "block_length": self.block_length}

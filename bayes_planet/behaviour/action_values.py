@@ -122,10 +122,9 @@ def value_targets(model: BehaviourModel, after: Transitions, seed: tf.Tensor) ->
     """
     left = 1.0 - model.config.loss.value_discount
     action, log_density = drawn_action(model, after.following, seed)
-    temperature = tf.exp(model.log_temperature)
-    entropy = -temperature * model.value_unit * log_density
+    entropy = -model.temperature * model.value_unit * log_density
     rate = left * after.reward + after.discount * (model.target_action_rate(after.following, action) + entropy)
-    margin = temperature * model.action_size * model.value_unit / left
+    margin = model.temperature * model.action_size * model.value_unit / left
     return tf.stop_gradient(tf.clip_by_value(rate, model.least_reward - margin, model.largest_reward + margin))
 
 
@@ -134,7 +133,7 @@ def drawn_action(model: BehaviourModel, features: tf.Tensor, seed: tf.Tensor) ->
     mean, stddev = model.policy(features)
     noise = tf.random.stateless_normal(tf.shape(mean), seed)
     drawn = mean + stddev * noise
-    return tf.tanh(drawn), tanh_log_density(drawn, stddev, noise)
+    return model.require_policy().action(drawn), tanh_log_density(drawn, stddev, noise)
 
 
 def action_value_nll(model: BehaviourModel, after: Transitions, target: tf.Tensor) -> tf.Tensor:
@@ -160,7 +159,7 @@ def actor_loss(model: BehaviourModel, after: Transitions, seed: tf.Tensor) -> tu
     action, log_density = drawn_action(model, after.features, seed)
     rate = tf.reduce_mean(model.action_rate(after.features, action))
     entropy = -tf.reduce_mean(log_density)
-    temperature = tf.stop_gradient(tf.exp(model.log_temperature))
+    temperature = tf.stop_gradient(model.temperature)
     excess = tf.stop_gradient(entropy - TARGET_ENTROPY * model.action_size)
     excess = tf.where(temperature > LEAST_TEMPERATURE, excess, tf.minimum(excess, 0.0))
     metrics = {"policy/reward": rate, "policy/entropy": entropy, "policy/temperature": temperature}

@@ -1,11 +1,12 @@
 """A policy that acts at once in a latent state, and what it would do from there in imagination."""
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
+import tensorflow_probability as tfp
 
+from bayes_planet.world_model.losses import unit_gaussian_nll
 from bayes_planet.world_model.networks.decoders import DenseHead
 from bayes_planet.world_model.rssm import State
 
@@ -43,6 +44,10 @@ class GaussianPolicy(tf.Module):
         mean, logit = tf.split(self._network(features), 2, -1)
         return mean, _MIN_STDDEV + (_MAX_STDDEV - _MIN_STDDEV) * tf.sigmoid(logit + _FIRST_STDDEV_LOGIT)
 
+    def action(self, drawn: tf.Tensor) -> tf.Tensor:
+        """What is done in [-1, 1], for the mean or a draw, [..., A]."""
+        return tf.clip_by_value(drawn, -1.0, 1.0)
+
 
 class TanhGaussianPolicy(GaussianPolicy):
     """Actions tanh(u) of normal u: features [..., F] -> mean and stddev of u, float32 [..., A] each.
@@ -60,15 +65,17 @@ class TanhGaussianPolicy(GaussianPolicy):
         middle, half = 0.5 * (_MAX_LOG_STDDEV + _MIN_LOG_STDDEV), 0.5 * (_MAX_LOG_STDDEV - _MIN_LOG_STDDEV)
         return mean, tf.exp(middle + half * tf.tanh(logit))
 
+    def action(self, drawn: tf.Tensor) -> tf.Tensor:
+        return tf.tanh(drawn)
+
 
 def tanh_log_density(drawn: tf.Tensor, stddev: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
     """Log density, float32 [...], of the action tanh(u) for u = mean + stddev * noise [..., A].
 
-    Source: SAC, App. C, Eq. 21, with log(1 - tanh(u)^2) in a form that does not overflow.
+    Source: SAC, App. C, Eq. 21.
     """
-    normal = -0.5 * tf.square(noise) - tf.math.log(stddev) - 0.5 * math.log(2.0 * math.pi)
-    slope = 2.0 * (math.log(2.0) - drawn - tf.nn.softplus(-2.0 * drawn))
-    return tf.reduce_sum(normal - slope, -1)
+    log_slope = tfp.bijectors.Tanh().forward_log_det_jacobian(drawn, event_ndims=1)
+    return -unit_gaussian_nll(noise, tf.zeros_like(noise), 1) - tf.reduce_sum(tf.math.log(stddev), -1) - log_slope
 
 
 @tf.custom_gradient

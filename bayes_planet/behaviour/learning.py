@@ -73,7 +73,7 @@ def action_value_gradients(
       seed: int32 [2].
       replicas: as of `loss_and_gradients`.
 
-    Source: DrQ-v2 (Yarats et al. 2022), Sec. 3.1.
+    Source: DrQ (Kostrikov et al. 2021), Sec. 3, with SAC's actor.
     """
     fold = tf.random.experimental.stateless_fold_in
     here, following = observed(model, batch, fold(seed, 0))
@@ -99,13 +99,12 @@ def _in_imagination(
     model: BehaviourModel, seen: Seen, seed: tf.Tensor, replicas: int
 ) -> tuple[LossTerms, dict[int, tf.Tensor]]:
     """The actor learns by the gradient of its return in imagination, the value learns that return."""
-    actor_variables = list(model.require_policy().trainable_variables)
     with tf.GradientTape(watch_accessed_variables=False) as tape:
-        tape.watch(actor_variables)
+        tape.watch(model.actor_variables)
         imagined = imagine_behaviour(model, seen.posterior, seen.weights, seed)
         actor = actor_terms(model, imagined)
         loss = actor.loss / replicas
-    own = _gradients(tape, loss, actor_variables)
+    own = _gradients(tape, loss, model.actor_variables)
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(model.value_variables)
         value = imagined_value_nll(model, imagined)

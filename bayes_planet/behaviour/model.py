@@ -192,8 +192,7 @@ class BehaviourModel(WorldModel):
     def act(self, features: tf.Tensor, noise: tf.Tensor | None = None) -> tf.Tensor:
         """The policy's action [..., A] in [-1, 1]: a draw with unit normal noise [..., A]; None: that of its mean."""
         mean, stddev = self.policy(features)
-        drawn = mean if noise is None else mean + stddev * noise
-        return tf.tanh(drawn) if self.config.model.action_value else tf.clip_by_value(drawn, -1.0, 1.0)
+        return self.require_policy().action(mean if noise is None else mean + stddev * noise)
 
     def require_policy(self) -> GaussianPolicy:
         """The policy's network, whose variables learn from its return in imagination alone."""
@@ -210,6 +209,11 @@ class BehaviourModel(WorldModel):
     def behaviour_variables(self) -> list[tf.Variable]:
         """Of actor, value and, with `model.action_value`, encoder: the world model's loss trains none of them."""
         return [*self.actor_variables, *self.value_variables, *self.encoder_variables]
+
+    @property
+    def temperature(self) -> tf.Tensor:
+        """With `model.action_value`: what a nat of the actor's entropy is worth, in units of the largest reward."""
+        return tf.exp(self.log_temperature)
 
     @property
     def actor_variables(self) -> list[tf.Variable]:

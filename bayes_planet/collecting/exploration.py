@@ -1,4 +1,4 @@
-"""How an agent explores: random actions at first, then noise on its own."""
+"""How an agent explores at first: by random actions."""
 
 from collections.abc import Callable
 

@@ -183,7 +183,7 @@ class RSSM(tf.Module):
 
         def imagine_step(carry: State, element: tuple) -> State:
             action, noise = element
-            with self._scope(weights, [*self._belief_layers, *self._prior_layers]):
+            with bayesian_layers.use_weights(weights):
                 return self._prior(self._belief(carry, action), noise)
 
         prior = scan(imagine_step, (actions, noise), state, unroll)

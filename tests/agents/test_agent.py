@@ -12,6 +12,7 @@ from tf_agents.utils import common, nest_utils
 
 from bayes_planet.agents import GymnasiumPyEnvironment, model_batch
 from tests.agents import toy
+from tests.world_model.tiny import ACTION_VALUES
 
 LENGTH = 6
 
@@ -72,10 +73,9 @@ def test_values_are_learnt_from_trajectories(experience):
 def test_values_of_actions_are_learnt_from_trajectories(experience):
     """They lie between the rewards of the experience, and its batch is learnt."""
     base = toy.config(value_scale=0.0)
-    acts = {"value": True, "policy": True, "action_value": True, "value_heads": 2}
     config = dataclasses.replace(
         base,
-        model=dataclasses.replace(base.model, **acts),
+        model=dataclasses.replace(base.model, **ACTION_VALUES),
         train=dataclasses.replace(base.train, sequence_length=LENGTH, behaviour_updates=2, learning_rate=0.01),
     )
     agent = make_agent(config)

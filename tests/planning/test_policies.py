@@ -7,7 +7,7 @@ import tensorflow as tf
 from bayes_planet.behaviour.actor import act_ahead
 from bayes_planet.planning import Actor, Planner, cross_entropy_method
 from tests.planning.crafted import crafted_model, crafted_state
-from tests.world_model.tiny import seed, tiny_config, tiny_model
+from tests.world_model.tiny import ACTION_VALUES, seed, tiny_config, tiny_model
 
 FOLD = tf.random.experimental.stateless_fold_in
 
@@ -118,8 +118,7 @@ def test_acting_with_it_adds_the_exploration_noise_and_clips():
 
 def test_an_actor_of_action_values_draws_its_actions_where_it_explores():
     """Its own mean and stddev, through tanh; the size of the noise does not count."""
-    acts = {"value": True, "policy": True, "action_value": True, "value_heads": 2}
-    model = tiny_model(tiny_config(model=acts, planner={"method": "policy"}))
+    model = tiny_model(tiny_config(model=ACTION_VALUES, planner={"method": "policy"}))
     actor = Actor(Planner(model, model.config.planner))
     observation = {"state": tf.random.stateless_normal([4, 3], seed(1))}
     state, first = actor.initial_state(4), tf.fill([4], True)

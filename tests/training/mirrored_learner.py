@@ -8,7 +8,7 @@ from bayes_planet.config import presets
 from bayes_planet.training import learner as learner_module
 from bayes_planet.training.build import build
 from bayes_planet.training.learner import Learner
-from tests.world_model.tiny import DENSE_LAYERS, tiny_batch, tiny_config, tiny_model
+from tests.world_model.tiny import ACTION_VALUES, DENSE_LAYERS, tiny_batch, tiny_config, tiny_model
 
 FOLD = tf.random.experimental.stateless_fold_in
 
@@ -94,8 +94,9 @@ def check_average(strategy: tf.distribute.Strategy) -> None:
 
 def check_action_values(strategy: tf.distribute.Strategy) -> None:
     """Targets are the same on both devices, and follow what both have learnt."""
-    acts = {"value": True, "policy": True, "action_value": True, "value_heads": 2}
-    config = tiny_config(model=acts, train={"sequence_length": 7, "behaviour_updates": 2, "learning_rate": 1e-2})
+    config = tiny_config(
+        model=ACTION_VALUES, train={"sequence_length": 7, "behaviour_updates": 2, "learning_rate": 1e-2}
+    )
     with strategy.scope():
         model = tiny_model(config)
     learner = Learner(model, config, strategy)

@@ -18,15 +18,14 @@ from bayes_planet.behaviour.learning import action_value_gradients, loss_and_gra
 from bayes_planet.config import Config, ModelConfig, PlannerConfig
 from bayes_planet.config.constants import RETURN_STEPS, TRANSITION_ROWS, TRANSITIONS
 from bayes_planet.training.learner import Learner
-from tests.world_model.tiny import IMAGE_SHAPES, seed, tiny_batch, tiny_config, tiny_model
+from tests.world_model.tiny import ACTION_VALUES, IMAGE_SHAPES, seed, tiny_batch, tiny_config, tiny_model
 
-ACTS = {"value": True, "policy": True, "action_value": True, "value_heads": 2}
 FOLD = tf.random.experimental.stateless_fold_in
 DISCOUNT = 0.9
 
 
 def acting(**changes):
-    return tiny_config(model={**ACTS, **changes.pop("model", {})}, **changes)
+    return tiny_config(model={**ACTION_VALUES, **changes.pop("model", {})}, **changes)
 
 
 @pytest.fixture(scope="module")
@@ -298,7 +297,7 @@ def test_a_batch_of_shorter_sequences_is_refused():
 def test_settings_that_do_not_go_together_are_refused():
     with pytest.raises(ValueError, match=r"model\.action_value is True\. Accepted: false without model\.policy=true"):
         Config(model=ModelConfig(value=True, action_value=True))
-    acts = ModelConfig(**ACTS)
+    acts = ModelConfig(**ACTION_VALUES)
     with pytest.raises(ValueError, match=r"planner\.value_scale is 0\.5\. Accepted: 0 with model\.action_value=true"):
         Config(model=acts, planner=PlannerConfig(value_scale=0.5))
     with pytest.raises(

@@ -14,22 +14,19 @@ from bayes_planet.world_model.transition_layers import gru_cell
 from tests.world_model.tiny import (
     ACTION_SIZE,
     NumpyRSSM,
-    scramble_biases,
     seed,
     silence,
     tiny_batch,
     tiny_config,
     tiny_model,
+    tiny_rssm,
 )
 
 BATCH, STEPS, EMBEDDING = 3, 4, 6
 
 
 def make(**changes) -> RSSM:
-    tf.keras.utils.set_random_seed(0)
-    rssm = RSSM(tiny_config(**changes).model, ACTION_SIZE, EMBEDDING)
-    scramble_biases(rssm)
-    return rssm
+    return tiny_rssm(tiny_config(**changes), EMBEDDING)
 
 
 @pytest.fixture(scope="module")

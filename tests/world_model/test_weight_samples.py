@@ -11,12 +11,12 @@ from tests.world_model.tiny import (
     DENSE_LAYERS,
     NumpyRSSM,
     by_name,
-    scramble_biases,
     seed,
     silence,
     tiny_batch,
     tiny_config,
     tiny_model,
+    tiny_rssm,
 )
 
 BATCH, STEPS, EMBEDDING = 3, 4, 6
@@ -24,11 +24,9 @@ ALL_LAYERS = ["gru", *DENSE_LAYERS]
 
 
 def make(**bayesian) -> RSSM:
-    tf.keras.utils.set_random_seed(0)
     settings = {"layers": ALL_LAYERS, "initial_stddev": 0.3, **bayesian}
-    rssm = RSSM(tiny_config(bayesian=settings).model, ACTION_SIZE, EMBEDDING)
+    rssm = tiny_rssm(tiny_config(bayesian=settings), EMBEDDING)
     rssm.min_stddev = 0.0
-    scramble_biases(rssm)
     return rssm
 
 

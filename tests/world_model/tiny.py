@@ -16,6 +16,8 @@ DENSE_LAYERS = ["prior_input", "prior_hidden", "prior_mean", "prior_stddev"]
 STATE_SIZE, ACTION_SIZE = 3, 2
 STATE_SHAPES = {"state": (STATE_SIZE,)}
 IMAGE_SHAPES = {"image": (64, 64, 3)}
+ACTION_VALUES = {"value": True, "policy": True, "action_value": True, "value_heads": 2}
+"""Settings of `model` with an actor and values of actions."""
 
 _SIZES = {
     "model": {
@@ -51,6 +53,14 @@ def tiny_model(config: Config | None = None, shapes: Mapping[str, tuple] = STATE
     model = BehaviourModel(config or tiny_config(), shapes, ACTION_SIZE, **kwargs)
     scramble_biases(model, seed)
     return model
+
+
+def tiny_rssm(config: Config, embedding_size: int) -> RSSM:
+    """An RSSM alone, as `tiny_model` makes a model."""
+    tf.keras.utils.set_random_seed(0)
+    rssm = RSSM(config.model, ACTION_SIZE, embedding_size)
+    scramble_biases(rssm)
+    return rssm
 
 
 def scramble_biases(module: tf.Module, seed: int = 0) -> None:

@@ -22,14 +22,16 @@ SHIFT_GROUPS = 16
 
 
 class Transitions(NamedTuple):
-    """What followed where the agent was, float32 for n places: features [n, F], the action taken there [n, A], the next
-    rewards' discounted sum [n], features after them [n, F], what the value there counts [n] (0 where the task ended
-    before), and 1 where all of it is known, else 0 [n]."""
+    """What followed where the agent was, float32 for n places: features [n, F], the action taken there [n, A], the
+    reward it got [n], features after it by the encoder that learns, which the actor reads, and by the one that targets
+    are from [n, F] each, what the value there counts [n] (0 where the task ended), and 1 where all of it is known,
+    else 0 [n]."""
 
     features: tf.Tensor
     action: tf.Tensor
     reward: tf.Tensor
     following: tf.Tensor
+    target_following: tf.Tensor
     discount: tf.Tensor
     known: tf.Tensor
 
@@ -83,29 +85,26 @@ def observed(
 
 
 def transitions(
-    batch: Mapping[str, tf.Tensor], features: tf.Tensor, following: tf.Tensor, discount: float
+    batch: Mapping[str, tf.Tensor],
+    features: tf.Tensor,
+    following: tf.Tensor,
+    target_following: tf.Tensor,
+    discount: float,
 ) -> Transitions:
     """What followed row 1 of short sequences.
 
     Args:
       batch: 'action' [B, R, A] that led to each row, 'reward', 'mask' and 'is_terminal' [B, R], with
         R = `TRANSITION_ROWS`.
-      features, following: float32 [B, F], of row 1 and of the last.
+      features, following, target_following: float32 [B, F], of row 1, of row 2, and of row 2 by the encoder that
+        targets are from.
       discount: by agent step.
-
-    Source: n-step returns as in DrQ-v2 (Yarats et al. 2022), Eq. 2.
     """
     mask = tf.cast(batch["mask"], tf.float32)
     goes_on = 1.0 - tf.cast(batch["is_terminal"], tf.float32)
-    goes = goes_on[:, 1]
-    known = mask[:, 1] * goes  # after an end there is no action
-    reward, factor = tf.zeros_like(goes), 1.0
-    for row in range(2, TRANSITION_ROWS):
-        known *= tf.maximum(mask[:, row], 1.0 - goes)
-        reward += factor * goes * batch["reward"][:, row]
-        goes *= goes_on[:, row]
-        factor *= discount
-    return Transitions(features, batch["action"][:, 2], reward, following, factor * goes, known)
+    known = mask[:, 1] * goes_on[:, 1] * mask[:, 2]  # after an end there is no action
+    action, reward, counts = batch["action"][:, 2], batch["reward"][:, 2], discount * goes_on[:, 2]
+    return Transitions(features, action, reward, following, target_following, counts, known)
 
 
 def value_targets(model: BehaviourModel, after: Transitions, seed: tf.Tensor) -> tf.Tensor:
@@ -123,7 +122,8 @@ def value_targets(model: BehaviourModel, after: Transitions, seed: tf.Tensor) ->
     left = 1.0 - model.config.loss.value_discount
     action, log_density = drawn_action(model, after.following, seed)
     entropy = -model.temperature * model.value_unit * log_density
-    rate = left * after.reward + after.discount * (model.target_action_rate(after.following, action) + entropy)
+    following = model.target_action_rate(after.target_following, action) + entropy
+    rate = left * after.reward + after.discount * following
     margin = model.temperature * model.action_size * model.value_unit / left
     return tf.stop_gradient(tf.clip_by_value(rate, model.least_reward - margin, model.largest_reward + margin))
 

@@ -1,5 +1,6 @@
 """A world model together with what acts in its latent states: value heads and an actor."""
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,6 +11,7 @@ from bayes_planet.behaviour.actor import GaussianPolicy, TanhGaussianPolicy
 from bayes_planet.behaviour.returns import pessimistic
 from bayes_planet.config import Config
 from bayes_planet.world_model.networks.decoders import DenseHead
+from bayes_planet.world_model.networks.encoders import make_encoder
 from bayes_planet.world_model.rssm import State
 from bayes_planet.world_model.world_model import WorldModel
 
@@ -51,7 +53,7 @@ class BehaviourModel(WorldModel):
             kind = TanhGaussianPolicy if model.action_value else GaussianPolicy
             self._policy_head = kind(model.reward_layers, model.reward_units, action_size, model.activation, policy)
         if model.action_value:
-            self._make_targets(head)
+            self._make_targets(head, functools.partial(make_encoder, model, policy=policy))
             self.log_temperature = tf.Variable(math.log(FIRST_TEMPERATURE), name="log_temperature")
         features = tf.zeros([1, self.behaviour_size])
         if model.value:
@@ -61,8 +63,8 @@ class BehaviourModel(WorldModel):
         if model.action_value:
             self.move_targets(1.0)
 
-    def _make_targets(self, head: Callable[[str], DenseHead]) -> None:
-        """Value heads that follow those that learn, and the rewards that all values are between."""
+    def _make_targets(self, head: Callable[[str], DenseHead], encoder: Callable[[str], tf.Module]) -> None:
+        """Encoders and value heads that follow those that learn, and the rewards that all values are between."""
 
         # Each replica computes the same values: written where it is, and read from the first.
         alone = {
@@ -77,6 +79,8 @@ class BehaviourModel(WorldModel):
         with tf.variable_creator_scope(fixed):
             self._target_heads = [head(f"target_{each}") for each in range(len(self._value_heads))]
             _rates(self._target_heads, tf.zeros([1, self.behaviour_size + self.action_size]))
+            self._target_encoders = {name: encoder(name) for name in self.encoders}
+            self.embed_target(self.prepared_zeros())
             self.least_reward = tf.Variable(float("inf"), name="least_reward")
             self.largest_reward = tf.Variable(-float("inf"), name="largest_reward")
 
@@ -95,6 +99,11 @@ class BehaviourModel(WorldModel):
         if not self.config.model.action_value:
             return state.features
         return tf.cast(embedded, tf.float32)
+
+    def embed_target(self, prepared: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """With `model.action_value`: the embedding that `target_heads` read, [..., E], by encoders that no gradient
+        trains."""
+        return self.embed(prepared, self._target_encoders)
 
     @property
     def target_heads(self) -> list[DenseHead]:
@@ -125,9 +134,15 @@ class BehaviourModel(WorldModel):
         return (1.0 - self.config.loss.value_discount) * largest
 
     def move_targets(self, share: float = TARGET_SHARE) -> None:
-        """With `model.action_value`: the heads that targets are from go a share of the way to those that learn."""
-        for target, variable in zip(_variables(self._target_heads), self.value_variables, strict=True):
+        """With `model.action_value`: what targets are from goes a share of the way to what learns."""
+        learning = [*self.value_variables, *self.encoder_variables]
+        for target, variable in zip(self.target_variables, learning, strict=True):
             target.assign_add(share * (variable - target))
+
+    @property
+    def target_variables(self) -> list[tf.Variable]:
+        """With `model.action_value` those of the value heads and encoders that targets are from."""
+        return [*_variables(self._target_heads), *_of_encoders(self._target_encoders)]
 
     @property
     def heads(self) -> dict[str, Any]:
@@ -232,11 +247,15 @@ class BehaviourModel(WorldModel):
         """With `model.action_value` those that the error of the values trains."""
         if self.trains_encoder:
             return []
-        return [variable for encoder in self.encoders.values() for variable in encoder.trainable_variables]
+        return _of_encoders(self.encoders)
 
 
 def _rates(heads: Sequence[DenseHead], inputs: tf.Tensor) -> tf.Tensor:
     return tf.stack([head(inputs) for head in heads])
+
+
+def _of_encoders(encoders: Mapping[str, tf.Module]) -> list[tf.Variable]:
+    return [variable for encoder in encoders.values() for variable in encoder.variables]
 
 
 def _variables(heads: Sequence[DenseHead]) -> list[tf.Variable]:

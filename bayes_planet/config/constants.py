@@ -12,9 +12,7 @@ VECTOR_LAYERS = 2
 CLIP_NORM = 1000.0
 """Largest global norm of the gradients (PlaNet, App. A)."""
 
-RETURN_STEPS = 3
-"""Rewards in the replay that the value of an action is learnt from, with the value after them."""
-TRANSITION_ROWS = 1 + 1 + RETURN_STEPS
+TRANSITION_ROWS = 3
 """Of the short sequences that values of actions are learnt from: one before (what changed), where the agent is, and
 what it got."""
 TRANSITIONS = 128

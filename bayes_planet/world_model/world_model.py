@@ -18,7 +18,7 @@ from bayes_planet.world_model.losses import (
 )
 from bayes_planet.world_model.networks import images
 from bayes_planet.world_model.networks.decoders import DenseHead, ImageDecoder
-from bayes_planet.world_model.networks.encoders import ChangeEncoder, ImageEncoder, VectorEncoder
+from bayes_planet.world_model.networks.encoders import make_encoder
 from bayes_planet.world_model.networks.normaliser import StateNormaliser
 from bayes_planet.world_model.overshooting import imagine_ahead, overshooting_nll
 from bayes_planet.world_model.rssm import RSSM, State
@@ -80,15 +80,12 @@ class WorldModel(tf.Module):
         self.action_size = action_size
         model = config.model
         self.normaliser: StateNormaliser | None = None
-        self._encoders: dict[str, tf.Module] = {}
+        self._encoders = {name: make_encoder(model, name, policy) for name in sorted(self.observation_shapes)}
         self._decoders: dict[str, tf.Module] = {}
         if "image" in self.observation_shapes:
-            encoder = ChangeEncoder if self.sees_change else ImageEncoder
-            self._encoders["image"] = encoder(model.convolution_depth, model.activation, policy)
             self._decoders["image"] = ImageDecoder(model.convolution_depth, model.activation, policy)
         if "state" in self.observation_shapes:
             size = self.observation_shapes["state"][0]
-            self._encoders["state"] = VectorEncoder(VECTOR_LAYERS, model.belief_units, model.activation, policy)
             self._decoders["state"] = DenseHead(
                 VECTOR_LAYERS, model.belief_units, size, model.activation, policy, "vector_decoder"
             )
@@ -105,10 +102,14 @@ class WorldModel(tf.Module):
         self._rate = InformationRate() if model.learnt_scales else None
         self._build()
 
-    def _build(self) -> None:
+    def prepared_zeros(self) -> dict[str, tf.Tensor]:
+        """One prepared observation of zeros, which makes the variables of what reads it."""
         types = {"image": tf.uint8, "state": tf.float32}
-        first = {key: tf.zeros((1, *shape), types[key]) for key, shape in self.observation_shapes.items()}
-        self.embed(self.prepare(first, tf.constant([0, 0])))
+        zeros = {key: tf.zeros((1, *shape), types[key]) for key, shape in self.observation_shapes.items()}
+        return self.prepare(zeros, tf.constant([0, 0]))
+
+    def _build(self) -> None:
+        self.embed(self.prepared_zeros())
         features = tf.zeros([1, self.rssm.feature_size])
         self.decode(features)
         self.reward(features)
@@ -170,12 +171,13 @@ class WorldModel(tf.Module):
             prepared["state"] = state if self.normaliser is None else self.normaliser.normalise(state)
         return prepared
 
-    def embed(self, prepared: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Embedding [..., E] of prepared observations."""
+    def embed(self, prepared: Mapping[str, tf.Tensor], encoders: Mapping[str, tf.Module] | None = None) -> tf.Tensor:
+        """Embedding [..., E] of prepared observations, by other `encoders` than its own if they are given."""
+        encoders = self._encoders if encoders is None else encoders
         inputs = {key: [prepared[key]] for key in sorted(self._encoders)}
         if self.sees_change:
             inputs["image"].append(prepared["previous_image"])
-        return tf.concat([self._encoders[key](*values) for key, values in inputs.items()], -1)
+        return tf.concat([encoders[key](*values) for key, values in inputs.items()], -1)
 
     def decode(self, features: tf.Tensor, normalised: bool = False) -> dict[str, tf.Tensor]:
         """Mean of each observation, float32, for features [..., Z + H].

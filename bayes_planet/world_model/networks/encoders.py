@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from bayes_planet.config import ModelConfig
+from bayes_planet.config.constants import VECTOR_LAYERS
 from bayes_planet.world_model.networks import activations
 from bayes_planet.world_model.networks.convolution import PatchConvolution, convolve_change
 from bayes_planet.world_model.networks.images import flatten_images
@@ -117,6 +119,14 @@ class VectorEncoder(tf.Module):
         for layer in self._layers:
             state = layer(state)
         return state
+
+
+def make_encoder(model: ModelConfig, observation: str, policy: str) -> ImageEncoder | ChangeEncoder | VectorEncoder:
+    """A new encoder of the `observation` image or state, as `model` and a Keras dtype policy say."""
+    if observation == "state":
+        return VectorEncoder(VECTOR_LAYERS, model.belief_units, model.activation, policy)
+    kind = ChangeEncoder if model.image_encoder == "change" else ImageEncoder
+    return kind(model.convolution_depth, model.activation, policy)
 
 
 def _convolutions(

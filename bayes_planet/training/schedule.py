@@ -35,6 +35,19 @@ class Counters:
     extra_updates: int = 0
 
 
+def for_episodes_of(config: Config, episode_steps: int) -> Config:
+    """The configuration with a number of updates in place of `train.updates_per_episode=0`.
+
+    Args:
+      episode_steps: agent steps of an episode that nothing ends before its limit.
+    """
+    train = config.train
+    if train.updates_per_episode:
+        return config
+    updates = max(1, round(episode_steps / train.behaviour_updates))
+    return dataclasses.replace(config, train=dataclasses.replace(train, updates_per_episode=updates))
+
+
 def updates_due(config: Config, counters: Counters) -> int:
     """Updates that precede the next episode: of the settings of today from the start on, and `extra_updates`."""
     return _scheduled(config, counters.episodes) + counters.extra_updates

@@ -29,7 +29,16 @@ from bayes_planet.training.measuring import episode_values, evaluation_values, l
 from bayes_planet.training.saved.best_model import keep_best
 from bayes_planet.training.saved.restoring import checkpoints
 from bayes_planet.training.saved.saver import Saver
-from bayes_planet.training.schedule import Counters, Task, as_saved, explains, extra_updates, next_task, updates_due
+from bayes_planet.training.schedule import (
+    Counters,
+    Task,
+    as_saved,
+    explains,
+    extra_updates,
+    for_episodes_of,
+    next_task,
+    updates_due,
+)
 
 CHECKPOINTS_KEPT = 3
 CHECKPOINT_MINUTES = 10.0  # between checkpoints within the updates of an episode; one follows every episode anyway
@@ -61,7 +70,7 @@ class Trainer:
         events: Events = UNWATCHED,
     ):
         directory.save_spaces(environments.observation_space, environments.action_space)
-        self.config = config
+        self.config = config = for_episodes_of(config, environments.episode_steps)
         self.directory = directory
         self.agent = agent
         self.learner = agent.learner

@@ -52,7 +52,7 @@ def cycle(setup: Setup) -> list[dict]:
     for size in setup.sizes:
         if size == "paper" and len(setup.sizes) > 1:
             continue  # takes an hour; ask for it alone
-        updates = min(CYCLE_UPDATES, config_of(size).train.updates_per_episode)
+        updates = min(CYCLE_UPDATES, config_of(size).train.updates_per_episode or CYCLE_UPDATES)
         overrides = [
             f"train.seed_episodes={SEED_EPISODES}",
             f"train.updates_per_episode={updates}",

@@ -7,7 +7,15 @@ import hypothesis.strategies as st
 import pytest
 
 from bayes_planet.config import Config
-from bayes_planet.training.schedule import Counters, Task, as_saved, extra_updates, next_task, updates_due
+from bayes_planet.training.schedule import (
+    Counters,
+    Task,
+    as_saved,
+    extra_updates,
+    for_episodes_of,
+    next_task,
+    updates_due,
+)
 
 
 def make(seed_episodes: int, episodes: int, updates: int, every: int) -> Config:
@@ -18,6 +26,18 @@ def make(seed_episodes: int, episodes: int, updates: int, every: int) -> Config:
     return dataclasses.replace(
         config, train=train, evaluation=dataclasses.replace(config.evaluation, every_episodes=every)
     )
+
+
+@pytest.mark.parametrize(
+    ("steps", "behaviour_updates", "expected"), [(250, 5, 50), (500, 5, 100), (125, 1, 125), (2, 5, 1)]
+)
+def test_without_a_number_actor_and_values_have_an_update_for_each_agent_step(steps, behaviour_updates, expected):
+    config = make(5, 20, 0, 0)
+    config = dataclasses.replace(config, train=dataclasses.replace(config.train, behaviour_updates=behaviour_updates))
+    found = for_episodes_of(config, steps)
+    assert found.train.updates_per_episode == expected
+    assert dataclasses.replace(found, train=dataclasses.replace(found.train, updates_per_episode=0)) == config
+    assert for_episodes_of(found, 7) is found
 
 
 def step(counters: Counters, task: Task) -> Counters:

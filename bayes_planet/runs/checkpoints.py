@@ -18,6 +18,7 @@ from bayes_planet.files.file_patterns import without_pattern
 from bayes_planet.files.json_files import Shape, check, read_json
 from bayes_planet.files.plain import open_plain
 from bayes_planet.files.writing import is_disk_full, sync_folder
+from bayes_planet.runs.half_precision import halve, widened
 
 Counters = dict[str, Any]
 
@@ -78,10 +79,11 @@ class Checkpoints:
             return []
         return sorted((path for path in self.directory.iterdir() if _NAME.fullmatch(path.name)), key=_numbers)
 
-    def save(self, counters: Mapping[str, Any]) -> Path:
+    def save(self, counters: Mapping[str, Any], bits: int = 32) -> Path:
         """Writes a checkpoint, then removes those beyond `keep`.
 
         Args:
+            bits: 32, or 16 for matrices as float16: half the size, and not what was saved to the last bit.
             counters: what JSON can hold (numbers, strings, lists and dicts of these), among it `updates`, the
                 updates so far, which names the checkpoint.
 
@@ -104,6 +106,8 @@ class Checkpoints:
             self._sweep()
             temporary.mkdir()
             self._checkpoint.write(str(temporary / "variables"))
+            if bits == 16:
+                halve(str(temporary / "variables"))
             (temporary / "counters.json").write_text(text)
             for path in temporary.iterdir():
                 with open(path, "rb") as file:
@@ -190,11 +194,12 @@ class Checkpoints:
         lacking = (self._optional & self._trackables.keys()) - saved
         unwanted = (self._optional & saved) - self._trackables.keys()
         present = {name: value for name, value in self._trackables.items() if name not in lacking}
-        status = tf.train.Checkpoint(**present).read(path)
-        if partial or unwanted:
-            status.expect_partial().assert_existing_objects_matched()
-        else:
-            status.assert_consumed()
+        with widened(path) as whole:
+            status = tf.train.Checkpoint(**present).read(whole)
+            if partial or unwanted:
+                status.expect_partial().assert_existing_objects_matched()
+            else:
+                status.assert_consumed()
         return lacking
 
 

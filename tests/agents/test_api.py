@@ -157,6 +157,23 @@ def test_saved_without_the_optimizer_it_is_a_third_and_acts_the_same(saved, mode
         loaded.learn(episodes=2)  # seed episodes: a fresh optimizer is no hindrance
 
 
+def test_saved_in_16_bits_it_is_half_and_its_weights_are_rounded(model, episode, tmp_path):
+    whole, half = (model.save(tmp_path / str(bits), optimizer=False, bits=bits) for bits in (32, 16))
+
+    def size(folder):
+        return next(folder.rglob("variables.data*")).stat().st_size
+
+    assert size(half) < 0.7 * size(whole)  # tiny matrices: the names take as much
+    with BayesPlanet.load(half) as loaded, BayesPlanet.load(whole) as exact:
+        for found, value in zip(weights(loaded), weights(exact), strict=True):
+            rounded = value.astype(np.float16) if value.dtype == np.float32 and value.ndim >= 2 else value
+            np.testing.assert_array_equal(found, rounded)
+        loaded.learn(episodes=2)
+    with pytest.raises(ValueError, match=r"bits is 16, optimizer True\. Accepted: 32, or 16 with optimizer=False"):
+        model.save(tmp_path / "other", bits=16)
+    assert not (tmp_path / "other").exists()
+
+
 def test_the_command_line_takes_what_is_saved_and_has_the_same_numbers(saved, model, capfd):
     score = model.evaluate(2, seed=7)
     capfd.readouterr()

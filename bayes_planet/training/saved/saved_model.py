@@ -31,12 +31,14 @@ def save(
     spaces: tuple[gymnasium.spaces.Dict, gymnasium.spaces.Box],
     progress: Progress,
     optimizer: bool = True,
+    bits: int = 32,
     evaluation: dict[str, Any] | None = None,
     files: Mapping[str, bytes] = MappingProxyType({}),
 ) -> Path:
     """Writes the folder, whole or not at all; one that holds a saved model is replaced.
 
-    Without `optimizer` it takes a third of the space; training that goes on from it begins with a fresh one.
+    Without `optimizer` it takes a third of the space; training that goes on from it begins with a fresh one. With
+    `bits=16` its matrices are float16.
     `evaluation` is the return that was measured, for model.json; `files` are further ones, by name.
 
     Raises:
@@ -49,6 +51,7 @@ def save(
             f"{path} exists and is no saved model. Accepted: a name that is free, an empty folder, or an older saved "
             "model, which is replaced."
         )
+    counters = {"updates": progress["updates"], "evaluated_at": -1}
     with replacing_folder(path) as temporary:
         new = RunDirectory(temporary)
         temporary.mkdir()
@@ -60,7 +63,7 @@ def save(
         write_atomically(new.model_file, json.dumps(described, indent=1).encode() + b"\n")
         for name, data in files.items():
             write_atomically(temporary / name, data)
-        checkpoints(new.checkpoints, agent, optimizer).save({"updates": progress["updates"], "evaluated_at": -1})
+        checkpoints(new.checkpoints, agent, optimizer).save(counters, bits)
     return path
 
 

@@ -8,7 +8,7 @@ from xdist.dsession import DSession
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
-MOST_BYTES = 1.5e9  # a process with all tests collected has 0.8 GB, and one file adds up to 1
+MOST_BYTES = 1.8e9  # a process with all tests collected has 0.8 GB, and one file adds up to 1
 
 
 class FreshProcesses(LoadFileScheduling):

@@ -52,6 +52,7 @@ def test_numbers_of_numpy_do_what_those_of_python_do(model, tmp_path):
     assert analysis.numbers["seed"] == 1 and not (model.logdir / "analysis").exists()
 
 
+@pytest.mark.thorough
 def test_numbers_of_numpy_train_the_same_model(model, tmp_path):
     overrides = {"env.workers": np.int64(1), "train.batch_size": np.int16(model.config.train.batch_size)}
     settings = {**SETTINGS, **overrides}

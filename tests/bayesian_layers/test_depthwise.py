@@ -70,6 +70,7 @@ def test_losses_gradients_and_plain_weights(name, estimator):
         layer.kernel
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("estimator", ["Reparameterization", "Flipout"])
 def test_depthwise_moments_follow_theory(estimator):
     """Var[y] is the depthwise convolution of x^2 with the variances of the kernel."""

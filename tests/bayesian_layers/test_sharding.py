@@ -47,6 +47,7 @@ def test_training_goes_the_same_way(outcome):
     assert found["there"][-1] < found["there"][0]
 
 
+@pytest.mark.thorough
 def test_own_draws_have_the_right_distribution(outcome):
     count, found = check(outcome, "distribution")
     assert found["stddev"] == pytest.approx(1, abs=0.02)

@@ -75,6 +75,7 @@ def test_contestants_of_an_update_and_a_plan(out):
         assert names["torch/float32"]["error"] == HOW_TO_GET_IT
 
 
+@pytest.mark.thorough
 def test_page_has_a_table_for_each_section(out):
     page = (out / "README.md").read_text()
     for path in out.glob("*.json"):

@@ -76,6 +76,7 @@ def test_numbers_are_means_of_the_kept_curves(full):
     assert numbers["open_loop"]["reward"]["reference"]["epistemic"] == 0
 
 
+@pytest.mark.thorough
 def test_calibration_is_of_rewards_behind_the_context(full):
     found = full.numbers["calibration"]
     assert set(found) == {"model", "reference"} and set(found["model"]["return"]) == {"1", "3"}

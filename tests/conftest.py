@@ -14,6 +14,8 @@ import pytest
 import bayes_planet  # noqa: F401  (selects Keras 2 before any test file imports TensorFlow)
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+# Test processes start with this: memory that threads give back is for all of them.
+os.environ.setdefault("MALLOC_ARENA_MAX", "2")
 # Programs under test are compiled to be run once or twice: LLVM need not make them fast.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 

@@ -60,10 +60,10 @@ def test_a_run_stops_where_it_cannot_be_saved_and_becomes_what_it_would_have_bee
     """From that one on nothing can be saved: the checkpoints of two updates, the best model, an evaluation's checkpoint."""
     save, saved = Checkpoints.save, []
 
-    def full(self, counters):
+    def full(self, counters, *options):
         if len(saved) + 1 >= failing:
             raise CheckpointError("No space left on device")
-        saved.append(save(self, counters))
+        saved.append(save(self, counters, *options))
 
     told: list[str] = []
     monkeypatch.setattr(ending, "SAVE_PAUSES", (0.0, 0.0))
@@ -88,11 +88,11 @@ def test_a_run_stops_where_it_cannot_be_saved_and_becomes_what_it_would_have_bee
 def test_a_checkpoint_for_which_room_is_made_meanwhile_is_saved(tmp_path, monkeypatch):
     save, tries = Checkpoints.save, []
 
-    def full_once(self, counters):
+    def full_once(self, counters, *options):
         tries.append(counters["updates"])
         if len(tries) == 1:
             raise CheckpointError("No space left on device")
-        return save(self, counters)
+        return save(self, counters, *options)
 
     monkeypatch.setattr(ending, "SAVE_PAUSES", (0.0,))
     monkeypatch.setattr(Checkpoints, "save", full_once)

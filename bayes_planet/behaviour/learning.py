@@ -78,11 +78,11 @@ def action_value_gradients(
     fold = tf.random.experimental.stateless_fold_in
     here, following = observed(model, batch, fold(seed, 0))
     learning = [*model.value_variables, *model.encoder_variables]
-    after = [tf.cast(embed(following), tf.float32) for embed in (model.embed, model.embed_target)]
+    after, target_after = (tf.cast(embed(following), tf.float32) for embed in (model.embed, model.embed_target))
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(learning)
         features = tf.cast(model.embed(here), tf.float32)
-        followed = transitions(batch, features, *after, model.config.loss.value_discount)
+        followed = transitions(batch, features, after, target_after, model.config.loss.value_discount)
         target = value_targets(model, followed, fold(seed, 1))
         value = action_value_nll(model, followed, target) / replicas
     gradients = tape.gradient(value, learning)

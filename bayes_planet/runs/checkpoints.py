@@ -83,9 +83,9 @@ class Checkpoints:
         """Writes a checkpoint, then removes those beyond `keep`.
 
         Args:
-            bits: 32, or 16 for matrices as float16: half the size, and not what was saved to the last bit.
             counters: what JSON can hold (numbers, strings, lists and dicts of these), among it `updates`, the
                 updates so far, which names the checkpoint.
+            bits: 32, or 16 for matrices as float16: half the size, and not what was saved to the last bit.
 
         Returns:
             The folder, safely on disk.

@@ -4,6 +4,7 @@ import contextlib
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -12,14 +13,14 @@ LARGEST = float(np.finfo(np.float16).max)
 
 
 def halve(prefix: str) -> None:
-    """Writes the files of a checkpoint anew, with its float32 tensors of two or more axes as float16.
+    """Replaces the files of a checkpoint by ones with its float32 tensors of two or more axes as float16.
 
     A tensor with a number that float16 cannot hold stays as it is.
 
     Args:
       prefix: path without `.index`.
     """
-    tensors = _tensors(prefix)
+    tensors = _tensors(tf.train.load_checkpoint(prefix))
     for name, value in tensors.items():
         if value.dtype == np.float32 and value.ndim >= 2 and np.all(np.abs(value) <= LARGEST):
             tensors[name] = value.astype(np.float16)
@@ -32,22 +33,21 @@ def widened(prefix: str) -> Iterator[str]:
 
     TensorFlow reads a tensor only into a variable of the same type.
     """
-    types = tf.train.load_checkpoint(prefix).get_variable_to_dtype_map()
-    if tf.float16 not in types.values():
+    reader = tf.train.load_checkpoint(prefix)
+    if tf.float16 not in reader.get_variable_to_dtype_map().values():
         yield prefix
         return
     with tempfile.TemporaryDirectory(prefix="bayes_planet-") as folder:
         copy = str(Path(folder) / "variables")
-        tensors = _tensors(prefix)
-        _write(
-            copy,
-            {name: value.astype(np.float32) if value.dtype == np.float16 else value for name, value in tensors.items()},
-        )
+        tensors = _tensors(reader)
+        for name, value in tensors.items():
+            if value.dtype == np.float16:
+                tensors[name] = value.astype(np.float32)
+        _write(copy, tensors)
         yield copy
 
 
-def _tensors(prefix: str) -> dict[str, np.ndarray]:
-    reader = tf.train.load_checkpoint(prefix)
+def _tensors(reader: Any) -> dict[str, np.ndarray]:
     return {name: np.asarray(reader.get_tensor(name)) for name in sorted(reader.get_variable_to_shape_map())}
 
 

@@ -1,4 +1,4 @@
-"""A finished run's last agent for `pretrained/`: weights of 16 bits, and what it earns in that form.
+"""A finished run's last agent for `pretrained/`: weights of 16 bits, and its returns in that form.
 
     python -m benchmarks.returns.publish RUN pretrained/TASK
 
@@ -17,7 +17,7 @@ from bayes_planet.report.reading.runs import read_runs
 from bayes_planet.report.reading.starts import machine_text
 from bayes_planet.runs.starts import machine
 from bayes_planet.world_model.networks.precision import dtype_policy
-from benchmarks.returns.six_tasks import FINAL_EPISODES, MADE
+from benchmarks.returns.six_tasks import FINAL_EPISODES, commits_of
 
 PUBLISHED = "published.json"
 
@@ -37,7 +37,6 @@ def publish(folder: Path, out: Path, episodes: int = FINAL_EPISODES) -> dict[str
         beliefs = {name: float(value) for name, value in saved.world_model.weight_kl().items()}
         method, precision = saved.config.planner.method, dtype_policy(saved.config.train.precision)
         env_steps = saved.num_env_steps
-    made = folder.parent / MADE
     published = {
         "commands": {method: f"bayes-planet evaluate {out.as_posix()} --episodes {episodes} --json"},
         "returns": {method: {"bfloat16" if "bfloat16" in precision else "float32": returns}},
@@ -45,7 +44,7 @@ def publish(folder: Path, out: Path, episodes: int = FINAL_EPISODES) -> dict[str
         "run": {
             "seed": run.seed,
             "env_steps": env_steps,
-            "commits": json.loads(made.read_text())["commits"] if made.exists() else [],
+            "commits": commits_of(folder.parent),
         },
         "weight_kl": beliefs,
     }

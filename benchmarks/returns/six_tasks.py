@@ -117,9 +117,8 @@ def kept(folder: Path) -> tuple[str, dict[str, Any]]:
     if (folder / FINAL).exists():
         final = json.loads((folder / FINAL).read_text())
         last = final["returns"] if final["updates"] == run.counter("updates") else []
-    note = folder.parent / MADE
-    commits = json.loads(note.read_text())["commits"] if note.exists() else []
-    return f"{PRESET_OF[run.task]}_seed{run.seed}.json", score_of(run, commit=", ".join(commits), last=last)
+    commits = ", ".join(commits_of(folder.parent))
+    return f"{PRESET_OF[run.task]}_seed{run.seed}.json", score_of(run, commit=commits, last=last)
 
 
 def keep(runs: Path, out: Path) -> list[Path]:
@@ -132,11 +131,15 @@ def keep(runs: Path, out: Path) -> list[Path]:
     return written
 
 
-def _note(runs: Path) -> None:
-    """Adds the commit to those that the runs of the folder were made at."""
+def commits_of(runs: Path) -> list[str]:
+    """Those that the runs of the folder were made at, as `run` has noted them."""
     path = runs / MADE
-    commits = json.loads(path.read_text())["commits"] if path.exists() else []
-    path.write_text(json.dumps({"commits": list(dict.fromkeys([*commits, commit()]))}) + "\n")
+    return json.loads(path.read_text())["commits"] if path.exists() else []
+
+
+def _note(runs: Path) -> None:
+    commits = list(dict.fromkeys([*commits_of(runs), commit()]))
+    (runs / MADE).write_text(json.dumps({"commits": commits}) + "\n")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -10,6 +10,7 @@ from bayes_planet.planning import candidate_counts
 from bayes_planet.training.build import Agent, build
 from bayes_planet.world_model import State, WorldModel
 from bayes_planet.world_model.networks.precision import dtype_policy
+from benchmarks.speed import recipe_work
 from benchmarks.speed.roofline import plan_work, update_work
 from benchmarks.speed.settings import PLAIN_LOSS, PLAIN_SEARCH, config_of, sizes_of, spaces
 from benchmarks.timing import Contestant, timed
@@ -77,12 +78,17 @@ def update_contestant(
         float(learner.update(batch, 10 * batch["mask"].size)["loss/total"])
 
     note = f"{fraction:.0%} of the images are decoded, rewards predicted {ahead} steps ahead" if as_preset else ""
-    note += ", and values" if as_preset and config.model.value else ""
+    work = update_work(sizes_of(config), fraction, ahead, config.model.value)
+    if recipe_work.is_recipe(config):
+        work = recipe_work.update_work(config)
+        note += f", and {config.train.behaviour_updates} updates of actor and values"
+    elif as_preset and config.model.value:
+        note += ", and values"
     return Contestant(
         f"ours/{model}/{precision}" + ("/preset" if as_preset else ""),
         f"ours, {model}, {computes}" + (", the preset's loss" if as_preset else ""),
         timed(update),
-        update_work(sizes_of(config), fraction, ahead, config.model.value),
+        work,
         computes,
         note,
     )
@@ -119,12 +125,17 @@ def decision_contestant(size: str, precision: str) -> Contestant:
         action, state = actor({"image": image}, state, first, seed, 0.3)
         action.numpy()
 
-    counts = candidate_counts(actor.planner.config) if config.planner.method != "policy" else []
+    if config.planner.method == "policy":
+        work, note = recipe_work.decision_work(config), "filter included; the actor decides"
+    else:
+        counts = candidate_counts(actor.planner.config)
+        work = plan_work(sizes_of(config), counts, config.planner.value_scale > 0)
+        note = f"filter included, but in the floor; candidates of each iteration: {', '.join(map(str, counts))}"
     return Contestant(
         f"ours/bayes_planet/{precision}/preset",
         f"ours, bayes_planet, {computes}: a decision with the preset's planner",
         timed(decide),
-        plan_work(sizes_of(config), counts, config.planner.value_scale > 0),
+        work,
         computes,
-        f"filter included; candidates of each iteration: {', '.join(map(str, counts)) or 'none, the actor decides'}",
+        note,
     )

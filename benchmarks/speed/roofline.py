@@ -12,6 +12,7 @@ from benchmarks.speed.yardsticks.sizes import DECODER_KERNELS, ENCODER_KERNEL, I
 BYTES = {"float32": 4, "bfloat16": 2}
 # Of a layer's output in training: written and read forward, read once more backward; of its gradient: written, read.
 UPDATE_PASSES = 5
+FORWARD_PASSES = 2
 # Read forward and backward; gradient written; Adam reads gradient, weight and two moments and writes the last three.
 PARAMETER_PASSES = 10
 
@@ -24,14 +25,15 @@ class Product:
       multiply_adds: of the forward pass.
       outputs: numbers it gives.
       parameters: weights and biases.
-      input_gradient: training needs the gradient to its input (not where that is data).
+      passes: in training as many operations as this many forward passes: one forward, one for the gradient to its
+        weights, one for that to its input (which data do not need). 1: nothing is learnt through it.
     """
 
     name: str
     multiply_adds: int
     outputs: int
     parameters: int
-    input_gradient: bool = True
+    passes: int = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +56,7 @@ def encoder(sizes: Sizes, images: int) -> list[Product]:
         pixels, taps = sides[layer + 1] ** 2, ENCODER_KERNEL**2 * channels[layer]
         outputs = images * pixels * channels[layer + 1]
         parameters = (taps + 1) * channels[layer + 1]
-        products.append(Product(f"convolution_{layer}", outputs * taps, outputs, parameters, layer > 0))
+        products.append(Product(f"convolution_{layer}", outputs * taps, outputs, parameters, 3 if layer else 2))
     return products
 
 
@@ -104,7 +106,7 @@ def reward_head(sizes: Sizes, rows: int) -> list[Product]:
 def value_head(sizes: Sizes, rows: int) -> list[Product]:
     """A network like the reward head, from whose input on nothing is trained."""
     first, *others = reward_head(sizes, rows)
-    found = [dataclasses.replace(first, input_gradient=False), *others]
+    found = [dataclasses.replace(first, passes=2), *others]
     return [dataclasses.replace(product, name=product.name.replace("reward", "value")) for product in found]
 
 
@@ -145,21 +147,29 @@ def plan_products(sizes: Sizes, candidates: Iterable[int] | None = None, value: 
 def update_work(sizes: Sizes, image_fraction: float = 1.0, overshooting_steps: int = 0, value: bool = False) -> Work:
     """One update: forward, the gradients to weights and inputs (as many operations again, each), Adam."""
     products = update_products(sizes, image_fraction, overshooting_steps, value)
-    flops = sum(2 * product.multiply_adds * (3 if product.input_gradient else 2) for product in products)
-    outputs = sum(product.outputs for product in products)
+    return learning_work(products, sizes.batch * sizes.steps)
+
+
+def learning_work(products: Sequence[Product], images: int) -> Work:
+    """Of products that training goes through, with Adam, for so many images read."""
+    flops = sum(2 * product.multiply_adds * product.passes for product in products)
+    passes = sum((UPDATE_PASSES if product.passes > 1 else FORWARD_PASSES) * product.outputs for product in products)
     parameters = sum(product.parameters for product in products)
-    images = 3 * IMAGE_SIZE**2 * sizes.batch * sizes.steps
     traffic = {
-        precision: images + UPDATE_PASSES * size * outputs + PARAMETER_PASSES * BYTES["float32"] * parameters
+        precision: 3 * IMAGE_SIZE**2 * images + size * passes + PARAMETER_PASSES * BYTES["float32"] * parameters
         for precision, size in BYTES.items()
     }
     return Work(flops, traffic)
 
 
 def plan_work(sizes: Sizes, candidates: Iterable[int] | None = None, value: bool = False) -> Work:
-    """One plan: forward alone, each output written and read; the weights stay in the cache."""
-    products = plan_products(sizes, candidates, value)
+    """One plan: forward alone; the weights stay in the cache."""
+    return forward_work(plan_products(sizes, candidates, value))
+
+
+def forward_work(products: Sequence[Product]) -> Work:
+    """Of products that nothing is learnt through: each output written and read."""
     outputs = sum(product.outputs for product in products)
     parameters = sum(product.parameters for product in products)
-    traffic = {precision: 2 * size * outputs + size * parameters for precision, size in BYTES.items()}
+    traffic = {precision: FORWARD_PASSES * size * outputs + size * parameters for precision, size in BYTES.items()}
     return Work(sum(2 * product.multiply_adds for product in products), traffic)

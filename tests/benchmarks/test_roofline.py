@@ -11,9 +11,8 @@ import tensorflow as tf
 from benchmarks.speed import roofline
 from benchmarks.speed.roofline import Work
 from benchmarks.speed.yardsticks.plain_tf import PlainPlaNet
+from tests.benchmarks.graphs import CONVOLUTIONS, flops, operations
 from tests.benchmarks.tiny import Case, make_case
-
-CONVOLUTIONS = ("Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter")
 
 
 @pytest.fixture(scope="module")
@@ -28,31 +27,6 @@ def plain(case) -> PlainPlaNet:
 
 def specs(case, *names):
     return [tf.TensorSpec(case.arrays[name].shape, tf.float32) for name in names]
-
-
-def operations(function, *signature) -> list[tf.Operation]:
-    """Products and convolutions that the outputs need: TensorFlow also traces gradients that nobody asked for."""
-    graph = tf.function(function, autograph=False).get_concrete_function(*signature).graph
-    needed, waiting = {}, [tensor.op for tensor in graph.outputs]
-    while waiting:
-        op = waiting.pop()
-        if op.name not in needed:
-            needed[op.name] = op
-            waiting += [tensor.op for tensor in op.inputs]
-    return [op for op in needed.values() if op.type in (*CONVOLUTIONS, "MatMul")]
-
-
-def flops(op: tf.Operation) -> int:
-    """Exact, from the shapes of a graph's operation."""
-    if op.type == "MatMul":
-        rows, columns = op.outputs[0].shape
-        inner = op.inputs[0].shape[0 if op.get_attr("transpose_a") else 1]
-        return 2 * rows * columns * inner
-    if op.type == "Conv2D":
-        return 2 * op.outputs[0].shape.num_elements() * op.inputs[1].shape[:3].num_elements()
-    # Both gradients meet every output gradient with every tap that led to it.
-    kernel = op.inputs[1].shape if op.type == "Conv2DBackpropInput" else op.outputs[0].shape
-    return 2 * op.inputs[2].shape.num_elements() * kernel[:3].num_elements()
 
 
 def total(found: list[tf.Operation], *types: str) -> int:
@@ -78,7 +52,7 @@ def test_parameters_are_the_model_s(case):
 def test_update_is_the_graph_with_its_gradients(case, plain):
     found = operations(lambda *a: plain.gradients(*a)[1], *specs(case, "prepared", "action", "reward", "noise"))
     convolutions = products(case, "convolution", "deconvolution")
-    expected = sum(2 * product.multiply_adds * (3 if product.input_gradient else 2) for product in convolutions)
+    expected = sum(2 * product.multiply_adds * product.passes for product in convolutions)
     assert total(found, *CONVOLUTIONS) == expected
     # The formula gives the first time step a gradient to its state, which is a constant: 1 of 4 steps of these.
     steps = case.sizes.steps

@@ -1,5 +1,6 @@
 """Score files and the table of the six tasks, from made-up runs whose statistics are known."""
 
+import itertools
 import json
 import re
 import shlex
@@ -174,3 +175,20 @@ def test_the_page_is_what_the_score_files_say(folder):
     assert text == score_table.page(RESULTS / folder, env_steps), (
         f"Run `benchmarks.returns.six_tasks table results/{folder}`."
     )
+
+
+def rows_of(text: str) -> dict[str, dict[str, str]]:
+    """Of the first table that has a column `finger spin`, each row by its first cell: cells by column."""
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
+    first = next(number for number, cells in enumerate(lines) if "finger spin" in cells)
+    columns = lines[first]
+    rows = itertools.takewhile(lambda cells: len(cells) == len(columns), lines[first + 2 :])
+    return {cells[0]: dict(zip(columns, cells, strict=True)) for cells in rows}
+
+
+def test_rows_of_the_readme_are_those_of_the_page():
+    ours, page = (rows_of((root / "README.md").read_text()) for root in (RESULTS.parent, RESULTS / "recipe"))
+    assert "**laptop**" in ours
+    for method, cells in ours.items():
+        for column, cell in cells.items():
+            assert cell == page[method][column], f"{method}, {column}"

@@ -137,11 +137,15 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     names = ("error", "distance", "error_given_distance", "distance_given_error", "epistemic_share")
-    for row in sorted(rows, key=lambda row: (row["task"], row["seed"], row["episodes"])):
+    for row in sorted(rows, key=_of):
         for key in ("latent", "reward"):
             cells = [f"{row[key][name]:.2f}" for name in names] + [f"{row[key]['variance_over_error']:.2g}"]
             lines.append(f"| {row['task']} | {row['seed']} | {row['episodes']} | {key} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _of(row: dict[str, Any]) -> tuple[str, int, int]:
+    return row["task"], row["seed"], row["episodes"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -150,13 +154,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--episodes", type=int, default=10, help="held-out ones (default: 10)")
     parser.add_argument("--out", type=Path, help="JSON file that the rows are put into, in the place of older ones")
     options = parser.parse_args(arguments)
-    rows = [measure(folder, options.episodes) for folder in options.runs]
-    if options.out is not None:
-        known = json.loads(options.out.read_text()) if options.out.exists() else []
-        key = lambda row: (row["task"], row["seed"], row["episodes"])  # noqa: E731
-        rows = list(({key(row): row for row in known} | {key(row): row for row in rows}).values())
-        options.out.write_text(json.dumps(rows, indent=1) + "\n")
-    print(table(rows))
+    known = json.loads(options.out.read_text()) if options.out is not None and options.out.exists() else []
+    rows = {_of(row): row for row in known}
+    for folder in options.runs:
+        row = measure(folder, options.episodes)
+        rows[_of(row)] = row
+        if options.out is not None:
+            options.out.write_text(json.dumps(list(rows.values()), indent=1) + "\n")
+    print(table(list(rows.values())))
     return 0
 
 

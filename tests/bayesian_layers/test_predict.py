@@ -189,12 +189,16 @@ def value_like(predictive):
     return tf.cast(values > 0.5, distribution.dtype) if predictive.of_classes else tf.cast(values, distribution.dtype)
 
 
-LONG = ("deep GP", "both ways")  # tracing takes ten seconds each
+# Tracing takes so long.
+MARKS = {
+    "deep GP": pytest.mark.slow,
+    "both ways": pytest.mark.slow,
+    "functional CNN": pytest.mark.thorough,
+    "LSTM": pytest.mark.thorough,
+}
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=pytest.mark.slow) if kind in LONG else kind for kind in KINDS]
-)
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=MARKS.get(kind, ())) for kind in KINDS])
 def test_equals_a_loop_of_single_draws(kind):
     make, x, at_once = KINDS[kind]
     model = make()

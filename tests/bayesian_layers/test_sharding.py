@@ -10,7 +10,12 @@ import pytest
 from tests.bayesian_layers.sharded_process import MODELS, bl
 
 pytestmark = pytest.mark.timeout(900)
-DEVICES = [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(4, marks=pytest.mark.slow), 8]
+DEVICES = [
+    pytest.param(1, marks=pytest.mark.slow),
+    2,
+    pytest.param(4, marks=pytest.mark.slow),
+    pytest.param(8, marks=pytest.mark.thorough),
+]
 
 
 @pytest.fixture(scope="module", params=DEVICES, ids=lambda count: f"{count} devices")

@@ -165,7 +165,7 @@ def _predict_chunk(
     keys = [key for key in model.observation_shapes if images or key != "image"]
     true = {key: model_scale(key, np.asarray(batch[key]), normaliser) for key in (*keys, "reward")}
     inputs = {key: tf.convert_to_tensor(batch[key]) for key in (*model.observation_shapes, "action")}
-    true["latent"] = _filtered(model, inputs, seed).numpy()
+    true["latent"] = filtered_means(model, inputs, tf.random.experimental.stateless_fold_in(seed, 2)).numpy()
     tables = {key: CrossedTable() for key in true}
     squares: dict[str, list[np.ndarray]] = {key: [] for key in (*keys, "reward")}
     rewards = []
@@ -196,8 +196,10 @@ def _predict_chunk(
 
 
 @tf.function(autograph=False)
-def _filtered(model: WorldModel, batch: dict, seed: tf.Tensor) -> tf.Tensor:
-    posterior, _ = model.observe(batch, tf.random.experimental.stateless_fold_in(seed, 2))
+def filtered_means(model: WorldModel, batch: dict, seed: tf.Tensor) -> tf.Tensor:
+    """Means of the latent state [B, T, Z] that has seen every observation of a batch [B, T, ...], under the posterior
+    mean of the weights; seed int32 [2]."""
+    posterior, _ = model.observe(batch, seed)
     return posterior.mean
 
 

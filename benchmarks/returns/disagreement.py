@@ -23,10 +23,11 @@ from scipy import spatial, stats
 from bayes_planet import BayesPlanet, bayesian_layers
 from bayes_planet.agents.analysing import collect_held_out, open_held_out
 from bayes_planet.evaluation.held_out import windows
-from bayes_planet.evaluation.predictive import predict_distribution
+from bayes_planet.evaluation.predictive import filtered_means, predict_distribution
 from bayes_planet.replay import EpisodeStore
 from bayes_planet.runs.run_directory import RunDirectory
 from bayes_planet.world_model import WorldModel
+from benchmarks.page import heading
 
 CONTEXT_STEPS, PREDICTION_STEPS, SEQUENCES = 5, 30, 128
 ROWS, NEIGHBOUR = 4000, 10
@@ -74,15 +75,12 @@ def _partial(wanted: float, with_third: float, between: float) -> float:
 
 
 def filtered(model: WorldModel, batch: dict[str, np.ndarray]) -> np.ndarray:
-    """Means of the latent state [B, L, Z] that has seen the sequences [B, L, ...], by the posterior mean of weights."""
-
-    @tf.function(autograph=False)
-    def means(part: dict[str, tf.Tensor]) -> tf.Tensor:
-        return model.observe(part, tf.constant([0, 1]))[0].mean
-
+    """`filtered_means` of many sequences, some at a time."""
     keys = (*model.observation_shapes, "action")
     parts = [
-        means({key: tf.constant(batch[key][first : first + AT_ONCE]) for key in keys}).numpy()
+        filtered_means(
+            model, {key: tf.constant(batch[key][first : first + AT_ONCE]) for key in keys}, tf.constant([0, 1])
+        )
         for first in range(0, len(batch["action"]), AT_ONCE)
     ]
     return np.concatenate(parts)
@@ -105,8 +103,8 @@ def measure(folder: Path, episodes: int) -> dict[str, Any]:
         prediction = predict_distribution(model, batch, CONTEXT_STEPS, np.array([0, 11], np.int32), images=False)
         store = EpisodeStore(RunDirectory(folder).episodes, config.replay.ram_gigabytes * 1e9)
         replay = store.sample(-(-ROWS // PREDICTION_STEPS), length, (0, 12))
-        data = filtered(model, replay)[:, CONTEXT_STEPS:].reshape(-1, model.rssm.initial_state(1).mean.shape[-1])
-        distance = distances(prediction.true["latent"][:, CONTEXT_STEPS:], data)
+        data = filtered(model, replay)[:, CONTEXT_STEPS:]
+        distance = distances(prediction.true["latent"][:, CONTEXT_STEPS:], data.reshape(-1, data.shape[-1]))
         row: dict[str, Any] = {
             "task": config.env.name.removeprefix("dm_control/"),
             "seed": config.seed,
@@ -116,15 +114,11 @@ def measure(folder: Path, episodes: int) -> dict[str, Any]:
             ),
         }
         for key in ("latent", "reward"):
-            values = {
-                "epistemic": prediction.variance(key, "epistemic")[:, CONTEXT_STEPS:],
-                "error": prediction.squared_error(key)[:, CONTEXT_STEPS:],
-            }
-            found = correlations(values["epistemic"], values["error"], distance)
-            total = prediction.variance(key, "total")[:, CONTEXT_STEPS:]
-            row[key] = found | {
-                "epistemic_share": float(values["epistemic"].mean() / total.mean()),
-                "variance_over_error": float(total.mean() / values["error"].mean()),
+            epistemic, total = (prediction.variance(key, part)[:, CONTEXT_STEPS:] for part in ("epistemic", "total"))
+            error = prediction.squared_error(key)[:, CONTEXT_STEPS:]
+            row[key] = correlations(epistemic, error, distance) | {
+                "epistemic_share": float(epistemic.mean() / total.mean()),
+                "variance_over_error": float(total.mean() / error.mean()),
             }
     return row
 
@@ -132,9 +126,12 @@ def measure(folder: Path, episodes: int) -> dict[str, Any]:
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """The rows as a table in Markdown."""
     lines = [
-        "| task | seed | episodes | of | with error | with distance | error, given distance | distance, given error | "
-        "epistemic share | variance / squared error |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        heading(
+            (
+                *("task", "seed", "episodes", "of", "with error", "with distance", "error, given distance"),
+                *("distance, given error", "epistemic share", "variance / squared error"),
+            )
+        )
     ]
     names = ("error", "distance", "error_given_distance", "distance_given_error", "epistemic_share")
     for row in sorted(rows, key=_of):

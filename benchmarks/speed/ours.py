@@ -78,12 +78,12 @@ def update_contestant(
         float(learner.update(batch, 10 * batch["mask"].size)["loss/total"])
 
     note = f"{fraction:.0%} of the images are decoded, rewards predicted {ahead} steps ahead" if as_preset else ""
-    work = update_work(sizes_of(config), fraction, ahead, config.model.value)
     if recipe_work.is_recipe(config):
         work = recipe_work.update_work(config)
         note += f", and {config.train.behaviour_updates} updates of actor and values"
-    elif as_preset and config.model.value:
-        note += ", and values"
+    else:
+        work = update_work(sizes_of(config), fraction, ahead, config.model.value)
+        note += ", and values" if as_preset and config.model.value else ""
     return Contestant(
         f"ours/{model}/{precision}" + ("/preset" if as_preset else ""),
         f"ours, {model}, {computes}" + (", the preset's loss" if as_preset else ""),
@@ -130,7 +130,7 @@ def decision_contestant(size: str, precision: str) -> Contestant:
     else:
         counts = candidate_counts(actor.planner.config)
         work = plan_work(sizes_of(config), counts, config.planner.value_scale > 0)
-        note = f"filter included, but in the floor; candidates of each iteration: {', '.join(map(str, counts))}"
+        note = f"filter included, but not in the floor; candidates of each iteration: {', '.join(map(str, counts))}"
     return Contestant(
         f"ours/bayes_planet/{precision}/preset",
         f"ours, bayes_planet, {computes}: a decision with the preset's planner",

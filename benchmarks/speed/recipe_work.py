@@ -5,12 +5,12 @@ import dataclasses
 from collections.abc import Iterable
 
 from bayes_planet.config import Config
-from bayes_planet.config.constants import TRANSITIONS
+from bayes_planet.config.constants import TRANSITION_ROWS, TRANSITIONS
 from bayes_planet.world_model.networks.encoders import EMBEDDING_SIZE
 from benchmarks.speed import roofline
-from benchmarks.speed.roofline import Product, Work, dense
+from benchmarks.speed.roofline import Product, Work, dense, head
 from benchmarks.speed.settings import sizes_of
-from benchmarks.speed.yardsticks.sizes import ENCODER_KERNEL, Sizes
+from benchmarks.speed.yardsticks.sizes import Sizes
 
 
 def is_recipe(config: Config) -> bool:
@@ -20,20 +20,9 @@ def is_recipe(config: Config) -> bool:
 
 def encoder(sizes: Sizes, images: int) -> list[Product]:
     """Three stride-2 VALID convolutions of two images, and a dense layer."""
-    sides, channels = sizes.encoder_sides, [6, *sizes.encoder_channels[1:4]]
-    products = []
-    for layer in range(3):
-        taps = ENCODER_KERNEL**2 * channels[layer]
-        outputs = images * sides[layer + 1] ** 2 * channels[layer + 1]
-        parameters = (taps + 1) * channels[layer + 1]
-        products.append(Product(f"convolution_{layer}", outputs * taps, outputs, parameters, 3 if layer else 2))
-    return [*products, dense("embedding", images, sides[3] ** 2 * channels[3], EMBEDDING_SIZE)]
-
-
-def head(name: str, sizes: Sizes, rows: int, inputs: int, outputs: int = 1) -> list[Product]:
-    """A value's or the actor's network."""
-    units = [inputs, *[sizes.reward_units] * sizes.reward_layers, outputs]
-    return [dense(f"{name}_{layer}", rows, units[layer], units[layer + 1]) for layer in range(len(units) - 1)]
+    channels = [6, *sizes.encoder_channels[1:4]]
+    inputs = sizes.encoder_sides[3] ** 2 * channels[3]
+    return [*roofline.convolutions(sizes, channels, images), dense("embedding", images, inputs, EMBEDDING_SIZE)]
 
 
 def behaviour_products(sizes: Sizes, heads: int) -> list[Product]:
@@ -72,7 +61,7 @@ def update_work(config: Config) -> Work:
     sizes, count = sizes_of(config), config.train.behaviour_updates
     products = world_model_products(sizes, config.loss.image_fraction, config.loss.overshooting_steps)
     products += count * behaviour_products(sizes, config.model.value_heads)
-    return roofline.learning_work(products, sizes.batch * sizes.steps + 3 * count * TRANSITIONS)
+    return roofline.learning_work(products, sizes.batch * sizes.steps + TRANSITION_ROWS * count * TRANSITIONS)
 
 
 def decision_products(sizes: Sizes) -> list[Product]:

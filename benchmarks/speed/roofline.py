@@ -50,10 +50,14 @@ class Work:
 
 def encoder(sizes: Sizes, images: int) -> list[Product]:
     """Four stride-2 VALID convolutions."""
-    sides, channels = sizes.encoder_sides, sizes.encoder_channels
+    return convolutions(sizes, sizes.encoder_channels, images)
+
+
+def convolutions(sizes: Sizes, channels: Sequence[int], images: int) -> list[Product]:
+    """The encoder's first convolutions, from channels of what they read to those of what the last one gives."""
     products = []
-    for layer in range(4):
-        pixels, taps = sides[layer + 1] ** 2, ENCODER_KERNEL**2 * channels[layer]
+    for layer in range(len(channels) - 1):
+        pixels, taps = sizes.encoder_sides[layer + 1] ** 2, ENCODER_KERNEL**2 * channels[layer]
         outputs = images * pixels * channels[layer + 1]
         parameters = (taps + 1) * channels[layer + 1]
         products.append(Product(f"convolution_{layer}", outputs * taps, outputs, parameters, 3 if layer else 2))
@@ -99,15 +103,19 @@ def gaussian(name: str, sizes: Sizes, rows: int, inputs: int) -> list[Product]:
 
 def reward_head(sizes: Sizes, rows: int) -> list[Product]:
     """Hidden layers and one output."""
-    units = [sizes.features, *[sizes.reward_units] * sizes.reward_layers, 1]
-    return [dense(f"reward_{layer}", rows, units[layer], units[layer + 1]) for layer in range(len(units) - 1)]
+    return head("reward", sizes, rows, sizes.features)
+
+
+def head(name: str, sizes: Sizes, rows: int, inputs: int, outputs: int = 1) -> list[Product]:
+    """Hidden layers of the reward head's size, and outputs."""
+    units = [inputs, *[sizes.reward_units] * sizes.reward_layers, outputs]
+    return [dense(f"{name}_{layer}", rows, units[layer], units[layer + 1]) for layer in range(len(units) - 1)]
 
 
 def value_head(sizes: Sizes, rows: int) -> list[Product]:
     """A network like the reward head, from whose input on nothing is trained."""
-    first, *others = reward_head(sizes, rows)
-    found = [dataclasses.replace(first, passes=2), *others]
-    return [dataclasses.replace(product, name=product.name.replace("reward", "value")) for product in found]
+    first, *others = head("value", sizes, rows, sizes.features)
+    return [dataclasses.replace(first, passes=2), *others]
 
 
 def update_products(

@@ -189,7 +189,7 @@ def value_like(predictive):
     return tf.cast(values > 0.5, distribution.dtype) if predictive.of_classes else tf.cast(values, distribution.dtype)
 
 
-# Tracing takes so long.
+# By how long tracing takes.
 MARKS = {
     "deep GP": pytest.mark.slow,
     "both ways": pytest.mark.slow,

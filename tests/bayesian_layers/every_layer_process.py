@@ -1,8 +1,8 @@
 """What test_every_layer.py does in a process of its own: load files that another process wrote, and two devices.
 
-A program: `python -m tests.bayesian_layers.every_layer_process FOLDER NAME ...`. It checks the layers on two logical CPUs,
-waits for a line on its standard input, and loads what is in FOLDER by then. The outcome, {layer: {check: error or ""}},
-is written to FOLDER/results.json.
+A program: `python -m tests.bayesian_layers.every_layer_process FOLDER NAME,... NAME,...`. It checks the first layers on
+two logical CPUs, waits for a line on its standard input, and loads the files of the second ones that are in FOLDER by
+then. The outcome, {layer: {check: error or ""}}, is written to FOLDER/results.json.
 """
 
 import json
@@ -95,16 +95,16 @@ def error_of(check, *arguments) -> str:
     return ""
 
 
-def main(folder: pathlib.Path, names: list[str]) -> None:
+def main(folder: pathlib.Path, replicated: list[str], saved: list[str]) -> None:
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    results = {name: {"mirrored": error_of(mirrored, strategy, name)} for name in names}
+    results = {name: {"mirrored": error_of(mirrored, strategy, name)} for name in replicated}
     sys.stdin.readline()
-    for name in names:
-        results[name].update({kind: error_of(load, folder, name, kind) for kind in FORMATS})
+    for name in saved:
+        results.setdefault(name, {}).update({kind: error_of(load, folder, name, kind) for kind in FORMATS})
     (folder / "results.json").write_text(json.dumps(results))
 
 
 if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]), sys.argv[2:])
+    main(pathlib.Path(sys.argv[1]), *(list(filter(None, names.split(","))) for names in sys.argv[2:]))

@@ -1,6 +1,7 @@
 """What test_sharding.py does in a process of its own: layers on a mesh of N logical CPUs against the same on one.
 
-A program: `python -m tests.bayesian_layers.sharded_process N FILE`; the outcome goes to FILE as JSON.
+A program: `python -m tests.bayesian_layers.sharded_process N`. It reads names of checks, one a line, and answers each by
+a line of JSON.
 """
 
 import json
@@ -179,22 +180,21 @@ def layout_map(mesh):
     }
 
 
-def main(count: int, path: str) -> None:
+def main(count: int) -> None:
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
     tf.keras.backend.experimental.enable_tf_random_generator()
     mesh = dtensor.create_mesh([("model", count)], devices=[f"CPU:{index}" for index in range(count)])
     checks = {name: (compare, make, mesh) for name, make in MODELS.items()}
     checks |= {name.__name__: (name, mesh) for name in (distribution, training, errors, layout_map)}
-    results = {}
-    for name, (check, *arguments) in checks.items():
+    for line in sys.stdin:
+        check, *arguments = checks[line.strip()]
         try:
-            results[name] = check(*arguments)
+            found = check(*arguments)
         except Exception:
-            results[name] = {"failed": traceback.format_exc()[-3000:]}
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(results, file)
+            found = {"failed": traceback.format_exc()[-3000:]}
+        print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(int(sys.argv[1]))

@@ -20,17 +20,33 @@ DEVICES = [
 
 @pytest.fixture(scope="module", params=DEVICES, ids=lambda count: f"{count} devices")
 def outcome(request, tmp_path_factory):
-    path = tmp_path_factory.mktemp("sharded") / "results.json"
-    command = [sys.executable, "-m", "tests.bayesian_layers.sharded_process", str(request.param), str(path)]
-    ended = subprocess.run(command, cwd=pathlib.Path(__file__).parents[2], capture_output=True, text=True, timeout=800)
-    assert ended.returncode == 0, ended.stderr[-3000:]
-    return request.param, json.loads(path.read_text())
+    """How many devices a process has, and the process, which answers each line with the name of a check by a line."""
+    errors = tmp_path_factory.mktemp("sharded") / "errors.txt"
+    command = [sys.executable, "-m", "tests.bayesian_layers.sharded_process", str(request.param)]
+    with errors.open("w") as file:
+        started = subprocess.Popen(
+            command,
+            cwd=pathlib.Path(__file__).parents[2],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=file,
+            text=True,
+        )
+    started.errors = errors
+    with started:
+        yield request.param, started
+        started.kill()
 
 
 def check(outcome, name):
-    count, results = outcome
-    assert "failed" not in results[name], results[name]["failed"]
-    return count, results[name]
+    count, process = outcome
+    process.stdin.write(f"{name}\n")
+    process.stdin.flush()
+    line = process.stdout.readline()
+    assert line, process.errors.read_text()[-3000:]
+    found = json.loads(line)
+    assert "failed" not in found, found["failed"]
+    return count, found
 
 
 @pytest.mark.thorough

@@ -1,15 +1,16 @@
-"""Runs every dm_control task for a few steps and prints what it saw, one JSON line a task.
+"""Runs dm_control tasks for a few steps and prints what it saw, one JSON line a task.
 
-A program of its own: `python -m tests.envs.battery`. The GL backend is fixed once a process.
+A program of its own: `python -m tests.envs.battery NAME ...`. The GL backend is fixed once a process.
 """
 
 import json
+import sys
 from typing import Any
 
 import numpy as np
 
 from bayes_planet.config import EnvConfig
-from bayes_planet.envs import Environment, dm_control_tasks, make
+from bayes_planet.envs import Environment, make
 
 
 def episode(env: Environment, seed: int) -> list[dict[str, np.ndarray]]:
@@ -46,5 +47,5 @@ def inspect(name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    for task_name in dm_control_tasks():
+    for task_name in sys.argv[1:]:
         print(json.dumps(inspect(task_name)), flush=True)

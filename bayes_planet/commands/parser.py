@@ -66,7 +66,7 @@ def parser() -> "argparse.ArgumentParser":
         "sweep",
         help="train many runs: presets and settings times lists",
         description="Train one run for each combination of what is listed, in folders of their own. The same command "
-        "goes on with what is not done. Lists are as of Hydra's multirun: seed=0,1,2 seed=range(0,3).",
+        "goes on with what is not done. Lists are as of Hydra's multirun: seed=0,1,2 'seed=range(0,3)'.",
     )
     sweep.add_argument(
         "items",

@@ -38,7 +38,7 @@ def prepare_devices(device: str = "auto", share_cores: bool = False) -> None:
     if device == "gpu" and not gpus:
         raise DeviceError(
             "--device is gpu, but TensorFlow sees no GPU. Accepted: cpu or auto here; for a GPU, its driver and "
-            '`pip install "bayes-planet[cuda]"`.'
+            '`pip install "bayes_planet[cuda]"`.'
         )
     if device == "tpu" and not _tpu_address():
         raise DeviceError(f"--device is tpu, but {NO_TPU}")

@@ -21,6 +21,7 @@ from bayes_planet.runs.run_directory import RunDirectory
 NOTE = "tracking.json"
 """Of a run's folder: by tracker the run's name there, how many rows it has, and which files."""
 PROJECT = "bayes_planet"
+VIDEO_SUFFIXES = (".gif", ".mp4")
 # What a run waits for at its end; what is not sent by then is sent by the next start of the same command.
 FINISH_SECONDS = 120.0
 
@@ -75,12 +76,12 @@ class _Wandb:
         return value
 
     def file(self, path: Path) -> None:
-        if path.suffix in (".gif", ".mp4"):
+        if path.suffix in VIDEO_SUFFIXES:
             name = path.stem.rpartition("-")[0] or path.stem
             media: Any = self._wandb.Video(str(path), caption=path.stem, format=path.suffix[1:])
         else:
             name, media = path.stem, self._wandb.Html(path.read_text(encoding="utf-8"))
-        self._run.log({f"files/{name}": media})
+        self._run.log({f"files/{name}": media}, commit=False)  # with the next row, whose step is then still free
 
     def close(self, finished: bool) -> None:
         self._run.finish(exit_code=0 if finished else 1)
@@ -122,7 +123,7 @@ class _Mlflow:
         self._client.log_batch(self.id, metrics=metrics)
 
     def file(self, path: Path) -> None:
-        self._client.log_artifact(self.id, str(path), "videos" if path.suffix in (".gif", ".mp4") else None)
+        self._client.log_artifact(self.id, str(path), "videos" if path.suffix in VIDEO_SUFFIXES else None)
 
     def close(self, finished: bool) -> None:
         self._client.set_terminated(self.id, "FINISHED" if finished else "KILLED")
@@ -162,10 +163,14 @@ class Tracking:
             self._changed.notify()
 
     def close(self, finished: bool = False) -> None:
-        """Sends the rest, for two minutes at most: all rows and the page report.html of a run that is `finished`."""
+        """Sends the rest, for two minutes at most: all rows and the page report.html of a run that is `finished`.
+
+        Once closed it stays so.
+        """
         with self._changed:
-            if self._ending is None:
-                self._ending = finished
+            if self._ending is not None:
+                return
+            self._ending = finished
             self._changed.notify()
         self._thread.join(FINISH_SECONDS)
         if self._thread.is_alive():
@@ -216,7 +221,10 @@ class Tracking:
 
     def _new_files(self, finished: bool) -> Iterator[Path]:
         videos = self._directory.videos
-        yield from sorted(path for path in videos.glob("*-*.*") if path.name not in self._files)
+        whole = [
+            path for suffix in VIDEO_SUFFIXES for path in videos.glob(f"*-*{suffix}")
+        ]  # none that is being written
+        yield from sorted(path for path in whole if path.name not in self._files)
         if finished:
             for name in ("report.html", "metrics.jsonl"):
                 if (self._directory.path / name).exists() and not (self._kind == "wandb" and name == "metrics.jsonl"):

@@ -6,9 +6,12 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
+import imageio
+import numpy as np
 import pytest
 
 from bayes_planet.config import presets
@@ -32,6 +35,7 @@ class Kept:
     def __init__(self, directory, config, run_id):
         self.id = run_id or "first"
         self.rows: list[tuple[int, float]] = []
+        self.files: list[Path] = []
         self.failures = 0
         self.finished: bool | None = None
 
@@ -45,7 +49,7 @@ class Kept:
         self.rows.append((index, row["train/return"]))
 
     def file(self, path):
-        pass
+        self.files.append(path)
 
     def close(self, finished):
         self.finished = finished
@@ -106,6 +110,9 @@ def test_a_failure_is_one_warning_and_its_rows_are_sent_later(tmp_path, kept):
 def test_a_tracker_that_hangs_or_is_not_there_is_left_alone(tmp_path, monkeypatch):
     write_rows(tmp_path, 1)
     monkeypatch.setattr(tracking, "FINISH_SECONDS", 0.2)
+    joined = []
+    join = threading.Thread.join
+    monkeypatch.setattr(threading.Thread, "join", lambda *given: joined.append(given) or join(*given))
     for make, words in (
         (lambda *given: time.sleep(600), "no answer within"),
         (lambda *given: __import__("no_such"), "no_such"),
@@ -115,7 +122,20 @@ def test_a_tracker_that_hangs_or_is_not_there_is_left_alone(tmp_path, monkeypatc
         track = Tracking(RunDirectory(tmp_path), config_of("wandb"), warnings.append)
         track.saved(1)
         track.close(finished=True)
+        track.close()  # waits for nothing any more
         assert len(warnings) == 1 and words in warnings[0]
+    assert len(joined) == 2
+
+
+def test_a_video_that_is_being_written_waits(tmp_path, kept):
+    write_rows(tmp_path, 1)
+    videos = RunDirectory(tmp_path).videos
+    videos.mkdir()
+    for name in ("agent-000010.gif", ".open_loop-000010.gif.6f.tmp", "open_loop-000005.mp4"):
+        (videos / name).write_bytes(b"GIF89a")
+    track = Tracking(RunDirectory(tmp_path), config_of("wandb"), lambda text: None)
+    track.close()
+    assert [path.name for path in kept[0].files] == ["agent-000010.gif", "open_loop-000005.mp4"]
 
 
 def train(folder: Path, kind: str) -> subprocess.Popen:
@@ -221,8 +241,48 @@ def wandb_records(path: Path):
 def test_wandb_has_what_metrics_jsonl_has(tmp_path):
     pytest.importorskip("wandb")
     killed_twice_then_finished(tmp_path / "run", "wandb")
-    found, names = {}, set()
-    for path in sorted((tmp_path / "run" / "wandb").glob("offline-run-*/*.wandb")):
+    found, names = wandb_rows(tmp_path / "run")
+    expected = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    assert sorted(found) == list(range(len(expected))) and len(names) == 1
+    for index, row in enumerate(scalars(expected)):
+        assert {key: float(found[index][key]) for key in row} == row
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_wandb_has_the_rows_around_two_videos(tmp_path, monkeypatch):
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    warnings: list[str] = []
+    directory = RunDirectory(tmp_path)
+    directory.videos.mkdir()
+    write_rows(tmp_path, 6)
+    track = Tracking(directory, config_of("wandb"), warnings.append)
+    track.saved(3)
+    wait_for(
+        lambda: (
+            (tmp_path / tracking.NOTE).exists()
+            and json.loads((tmp_path / tracking.NOTE).read_text())["wandb"]["rows"] == 3
+        )
+    )
+    for name in ("agent-000010.gif", "open_loop-000010.gif"):
+        imageio.mimwrite(directory.videos / name, np.zeros([2, 8, 8, 3], np.uint8))
+    track.saved(4)
+    track.saved(6)
+    track.close()
+    found, _ = wandb_rows(tmp_path)
+    assert sorted(found) == list(range(6)) and not warnings
+    assert {key for row in found.values() for key in row if key.startswith("files/")} == {
+        "files/agent",
+        "files/open_loop",
+    }
+
+
+def wandb_rows(folder: Path) -> tuple[dict[int, dict], set[str]]:
+    """What offline runs in a run's folder hold: the rows of metrics.jsonl by step, and the names of the runs."""
+    found: dict[int, dict] = {}
+    names = set()
+    for path in sorted((folder / "wandb").glob("offline-run-*/*.wandb")):
         for record in wandb_records(path):
             if record.WhichOneof("record_type") == "run":
                 names.add(record.run.run_id)
@@ -231,7 +291,4 @@ def test_wandb_has_what_metrics_jsonl_has(tmp_path):
                 if "wall_clock" in row:
                     assert row["_step"] not in found, "sent twice"
                     found[row["_step"]] = row
-    expected = read_metrics(tmp_path / "run" / "metrics.jsonl")
-    assert sorted(found) == list(range(len(expected))) and len(names) == 1
-    for index, row in enumerate(scalars(expected)):
-        assert {key: float(found[index][key]) for key in row} == row
+    return found, names

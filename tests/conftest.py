@@ -4,6 +4,7 @@ import fcntl
 import importlib.util
 import os
 import pickle
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,9 @@ import pytest
 
 import bayes_planet  # noqa: F401  (selects Keras 2 before any test file imports TensorFlow)
 
+# A job in the background of a script ignores Ctrl-C, and so would what the tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # Test processes start with this: memory that threads give back is for all of them.
 os.environ.setdefault("MALLOC_ARENA_MAX", "2")

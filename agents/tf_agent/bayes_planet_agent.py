@@ -44,8 +44,8 @@ class BayesPlanetAgent(tf_agent.TFAgent):
       num_data: N of weight KL / N, the time steps in the replay. Needed where layers are variational; assign it as
         the replay grows: `agent.num_data.assign(buffer.num_frames())`.
       train_sequence_length: T, where the experience does not tell (a Learner made without a dataset); None: any.
-      train_step_counter: int64 variable, counts calls of `train`; None: one of the agent's own. Random numbers and
-        the annealing of the weight KL are functions of it.
+      train_step_counter: int64 variable, counts calls of `train`; None: one of the agent's own. Random numbers are
+        functions of it.
 
     Attributes:
       num_data: int64 variable.
@@ -90,8 +90,9 @@ class BayesPlanetAgent(tf_agent.TFAgent):
         self._config = config
         self._learner = agent.learner
         self._world_model = agent.world_model
-        # The learner is no tf.Module, so checkpoints find the optimizer here.
+        # The learner is no tf.Module, so checkpoints find the optimizers here.
         self._optimizer = agent.learner.optimizer
+        self._behaviour_optimizer = agent.learner.behaviour_optimizer
 
     @property
     def config(self) -> Config:

@@ -22,7 +22,8 @@ def loss_and_gradients(
     replicas: int = 1,
     **options: Any,
 ) -> tuple[LossTerms, list[tf.Tensor]]:
-    """The sum of all losses with what is to be logged, and for each variable the gradient of its own loss.
+    """The loss of the world model and of values (from imagination or the replay), what is to be logged, and for each
+    variable the gradient of its own loss.
 
     Args:
       model: what `BehaviourModel` adds has its own losses. Any other model learns by its `loss` alone.

@@ -101,7 +101,3 @@ def training_errors(process: "Process", interrupted: Callable[[], bool]) -> Iter
             "Another process of the run has ended, or cannot be reached. Start all processes again: they go on "
             "from the last checkpoint."
         ) from error
-    except ValueError as error:
-        if "train.sequence_length" in str(error):
-            raise UserError(str(error)) from error
-        raise

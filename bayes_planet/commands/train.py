@@ -13,7 +13,7 @@ from bayes_planet.config import Config, presets
 from bayes_planet.envs import Workers
 from bayes_planet.envs.errors import ENVIRONMENT_ERRORS, START_ERRORS
 from bayes_planet.files.json_files import JsonFileError
-from bayes_planet.replay.store import EpisodeLayoutError
+from bayes_planet.replay.store import EpisodeLayoutError, SequenceLengthError
 from bayes_planet.runs.run_directory import RunDirectory, RunDirectoryError
 from bayes_planet.runs.tracking import tracked
 from bayes_planet.training.devices.cluster import ClusterError, Process, this_process
@@ -130,7 +130,7 @@ def _train(
 
     with (
         disk_errors(directory.path),
-        user_errors(EpisodeLayoutError, MetricsFileError, JsonFileError),
+        user_errors(EpisodeLayoutError, SequenceLengthError, MetricsFileError, JsonFileError),
         tracked(directory, config, note) if process.chief else contextlib.nullcontext() as tracking,
     ):
         try:

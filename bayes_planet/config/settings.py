@@ -11,7 +11,7 @@ from typing import Any
 from bayes_planet.config.constants import SEARCHES, TRANSITIONS
 from bayes_planet.config.setting import Rule, Settings, above_zero, at_least, one_of, require, setting, within
 
-# Keras' by name, and rms_silu (`world_model.activations`); others need a model of one's own.
+# Keras' by name, and rms_silu (`world_model.networks.activations`); others need a model of one's own.
 ACTIVATIONS = (
     *("elu", "exponential", "gelu", "hard_sigmoid", "leaky_relu", "linear", "mish", "relu", "relu6", "rms_silu"),
     *("selu", "sigmoid", "silu", "softplus", "softsign", "swish", "tanh"),
@@ -147,7 +147,7 @@ class TrainConfig(Settings):
 
     episodes: int = setting(1000, "training episodes to collect, seed episodes included", at_least(1), "PlaNet, Sec. 5", change="freely", part="machine")
     seed_episodes: int = setting(5, "episodes of random actions before the first update", at_least(1), "PlaNet, App. A")
-    updates_per_episode: int = setting(100, "updates before each further episode; 0: as many as give actor and values one (train.behaviour_updates) for each agent step of a whole episode", at_least(0), "PlaNet, App. A; with 0 as in DrQ (Kostrikov et al. 2021)", change="announced")
+    updates_per_episode: int = setting(100, "updates before each further episode; 0: agent steps of a whole episode divided by train.behaviour_updates, so that actor and values have one for each agent step", at_least(0), "PlaNet, App. A; with 0 as in DrQ (Kostrikov et al. 2021)", change="announced")
     behaviour_updates: int = setting(1, f"with model.policy, updates of actor and value for each of the world model; with model.action_value each on {TRANSITIONS} places of the replay of its own, else on the batch's states with noise of its own", at_least(1), change="announced")
     batch_size: int = setting(50, "sequences a batch", at_least(1), "PlaNet, App. A", change="announced")
     sequence_length: int = setting(50, "time steps a sequence", at_least(2, "time steps"), "PlaNet, App. A", change="announced")

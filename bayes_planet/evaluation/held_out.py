@@ -107,7 +107,7 @@ def collect(
     seeds: Sequence[int],
     on_episodes: Callable[[int], None] = lambda count: None,
 ) -> HeldOut:
-    """Runs one episode for each seed; every second round explores, so both ways to act are in the data.
+    """Runs one episode for each seed: the first half without noise, the others explore, so both ways are in the data.
 
     Args:
       environments: as many side by side as there are. With `diagnostics` they tell velocities.

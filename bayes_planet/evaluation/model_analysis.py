@@ -137,11 +137,10 @@ def analyse_model(
         numbers["probe"] = _probe(probes, held_out, arrays)
     numbers["left_out"] = left_out
     on_part("weights")
-    numbers["weights"] = {
-        name: {"edges": edges, "counts": counts}
-        for name, (edges, counts) in weight_histograms(world_model.rssm).items()
-    }
     statistics = weight_statistics(world_model.rssm)
+    numbers["weights"] = {
+        name: {"edges": edges, "counts": counts} for name, (edges, counts) in weight_histograms(statistics).items()
+    }
     numbers["median_snr"] = {name: float(np.median(values)) for name, values in statistics["weight_snr"].items()}
     return Analysis(plain(numbers), arrays)
 

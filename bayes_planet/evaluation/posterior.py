@@ -1,5 +1,6 @@
 """How sure a model is of its weights: histograms of their stddev and of their signal-to-noise ratio, by layer."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -42,10 +43,13 @@ def weight_statistics(root: Any) -> dict[str, dict[str, np.ndarray]]:
     return statistics
 
 
-def weight_histograms(root: Any) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """{'weight_stddev/LAYER' and 'weight_snr/LAYER': (edges [31], counts [30])}; {} without random weights."""
+def weight_histograms(
+    statistics: Mapping[str, Mapping[str, np.ndarray]],
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """{'weight_stddev/LAYER' and 'weight_snr/LAYER': (edges [31], counts [30])} of `weight_statistics`; {} without
+    random weights."""
     found = {}
-    for name, layers in weight_statistics(root).items():
+    for name, layers in statistics.items():
         edges = EDGES[name]
         for layer, values in layers.items():
             inside = np.clip(values, edges[0], edges[-1])
@@ -55,10 +59,11 @@ def weight_histograms(root: Any) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 def histogram_metrics(root: Any) -> dict[str, Any]:
     """Values for `MetricsWriter.write`: the histograms, and the median signal-to-noise ratio of each layer."""
+    statistics = weight_statistics(root)
     values: dict[str, Any] = {
         f"histogram/{name}": {"edges": edges, "counts": counts}
-        for name, (edges, counts) in weight_histograms(root).items()
+        for name, (edges, counts) in weight_histograms(statistics).items()
     }
-    for layer, ratios in weight_statistics(root)["weight_snr"].items():
+    for layer, ratios in statistics["weight_snr"].items():
         values[f"weight_snr/{layer}"] = float(np.median(ratios))
     return values

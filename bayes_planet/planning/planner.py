@@ -15,11 +15,11 @@ class Planner:
     All candidates of one problem start from the same state sample; each follows one sampled trajectory a draw. Where
     the model predicts whether the episode goes on (`model.continuation`), a reward is multiplied by the probability
     that it has not ended before. With `config.value_scale` the value of the last state is added, by the same rule.
-    `config.weights` chooses the transition's weights, drawn once a plan:
+    `config.weight_samples` chooses the transition's weights, drawn once a plan:
 
-      mean: the posterior mean.
-      sample: one draw for all candidates (Thompson sampling).
-      average: every candidate under each of S draws; return = mean + uncertainty_bonus * stddev over draws. A candidate
+      0: the posterior mean.
+      1: one draw for all candidates (Thompson sampling).
+      S >= 2: every candidate under each of S draws; return = mean + uncertainty_bonus * stddev over draws. A candidate
         has the same state noise under every draw, so only the weights differ.
 
     With `model.policy`, `config.policy_candidates` plans of the policy join the first iteration, and `config.method`

@@ -13,7 +13,7 @@ class Prefetcher(Generic[Index, Item]):
     """Iterates over `function(index) for index in indices`, one item ahead, in one background thread.
 
     The items and their order are those of the plain loop. Item k + 1 is drawn from the moment item k is handed
-    out, so what `function` reads must not change in between. At most two items exist: the one in use and the next.
+    out, so `function` reads what there is then. At most two items exist: the one in use and the next.
     An exception of `function` is raised at the turn of its item, and ends the iteration.
 
         with Prefetcher(lambda update: store.sample(50, 50, (seed, update)), range(first, last)) as batches:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bayes_planet.files.aside import set_aside
 from bayes_planet.files.plain import open_plain
 from bayes_planet.files.writing import remove_leftovers, sync_folder
 from bayes_planet.replay import episode as episodes_format
@@ -24,6 +25,10 @@ _ARCHIVE_END_BYTES = 22, 2**16 + 22  # of a zip file: its last record, as we wri
 
 class EpisodeLayoutError(ValueError):
     """An episode has other arrays or shapes than those beside it."""
+
+
+class SequenceLengthError(ValueError):
+    """No episode is as long as the sequences that are asked for, and none will be."""
 
 
 class EpisodeStore:
@@ -81,12 +86,7 @@ class EpisodeStore:
         self._rows = dict(sorted(found.items()))
 
     def _move_aside(self, path: Path, reason: str) -> None:
-        target = path.with_name(path.name + CORRUPT_SUFFIX)
-        number = 1
-        while target.exists():
-            number += 1
-            target = path.with_name(f"{path.name}{CORRUPT_SUFFIX}{number}")
-        path.rename(target)
+        target = set_aside(path, CORRUPT_SUFFIX)
         sync_folder(self.directory)
         self.corrupt += 1
         warnings.warn(f"Moved {path} aside as {target.name}: {reason}.", RuntimeWarning, stacklevel=3)
@@ -273,14 +273,15 @@ class EpisodeStore:
         Args:
             batch_size: sequences, B.
             length: rows of a sequence, L.
-            seed: whole numbers, 0 or more each; another tuple gives an independent batch.
+            seed: whole numbers, 0 or more each; another tuple gives an independent batch, but for zeros at its end.
 
         Returns:
             New arrays [B, L, ...] by the names of the episode's, and `mask` bool [B, L].
 
         Raises:
-            ValueError: there are no episodes; or none has `length` rows, though the longest was not ended by its task
-                (so no longer one will come).
+            ValueError: there are no episodes.
+            SequenceLengthError: none has `length` rows, though the longest was not ended by its task (so no longer one
+                will come).
         """
         if batch_size < 1 or length < 1:
             raise ValueError(f"batch_size is {batch_size!r} and length {length!r}. Accepted: 1 or more each.")
@@ -309,7 +310,7 @@ class EpisodeStore:
             index = max(self._rows, key=lambda each: self._rows[each])
             if self.load(index)["is_terminal"][-1]:
                 return  # the task ended it early; an agent that has learnt may get further
-            raise ValueError(
+            raise SequenceLengthError(
                 f"A sequence of {length} rows was asked for, but the longest episode, {self.path(index).name}, has "
                 f"{self.longest}. Set train.sequence_length to {self.longest} or less, or make the episodes longer."
             )

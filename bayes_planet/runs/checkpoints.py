@@ -1,5 +1,6 @@
 """Checkpoints of a run: TensorFlow's variables and our counters, whole or not at all, newest that works first."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -14,6 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from bayes_planet.files.aside import set_aside
 from bayes_planet.files.file_patterns import without_pattern
 from bayes_planet.files.json_files import Shape, check, read_json
 from bayes_planet.files.plain import open_plain
@@ -176,7 +178,8 @@ class Checkpoints:
                 continue
             if not partial:
                 for broken in failures:
-                    _set_aside(broken)
+                    with contextlib.suppress(FileNotFoundError):  # another process of the run has done it
+                        set_aside(broken, _BROKEN_SUFFIX)
             self.restored, self.lacking = folder, lacking
             return counters
         if failures:
@@ -207,15 +210,6 @@ def _numbers(folder: Path) -> tuple[int, int]:
     """The update of a checkpoint, and how many of the same update came before it."""
     updates, _, repeat = folder.name.removeprefix("ckpt-").partition(".")
     return int(updates), int(repeat or 0)
-
-
-def _set_aside(folder: Path) -> None:
-    target = folder.with_name(folder.name + _BROKEN_SUFFIX)
-    number = 1
-    while target.exists():
-        number += 1
-        target = folder.with_name(f"{folder.name}{_BROKEN_SUFFIX}{number}")
-    folder.rename(target)
 
 
 def _encode_counters(counters: Mapping[str, Any]) -> str:

@@ -15,10 +15,10 @@ import gymnasium
 from bayes_planet.config import Config, changes, presets
 from bayes_planet.envs.rendering import find_backend, resolve_quality
 from bayes_planet.files import streams
+from bayes_planet.files.folders import recover_folder
 from bayes_planet.files.json_files import MOST_LINES_BYTES, JsonFileError, read_json
 from bayes_planet.files.plain import open_own, open_plain, read_plain
 from bayes_planet.files.writing import remove_leftovers, write_atomically
-from bayes_planet.replay.files import recover_folder
 from bayes_planet.report.reading.starts import read_entries
 from bayes_planet.runs import spaces
 from bayes_planet.runs.starts import announcement, start, versions

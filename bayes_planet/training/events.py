@@ -11,7 +11,7 @@ from bayes_planet.evaluation.score import Score
 class Events:
     """What a run tells whoever watches it. Every field is a callable; the defaults do nothing.
 
-    An exception in one of them ends the run, which is saved before it is raised.
+    An exception in one of them ends the run, which is saved before it is raised (but for `note` and `saved`).
 
     Attributes:
       progress: (task name, done, total) within the current task, often.

@@ -80,9 +80,13 @@ class Interruption:
         return self
 
     def install(self) -> None:
-        """Takes the signals (again), from a library that has taken them for itself since the block began."""
-        for number in self._previous:
-            signal.signal(number, self._handle)
+        """Takes the signals (again), from a library that has taken them for itself since the block began.
+
+        What was ignored when the block began stays so, as SIGINT is for a job in the background of a script.
+        """
+        for number, previous in self._previous.items():
+            if previous is not signal.SIG_IGN:
+                signal.signal(number, self._handle)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -12,6 +12,7 @@ from bayes_planet.behaviour.learning import action_value_gradients, further_grad
 from bayes_planet.behaviour.model import BehaviourModel
 from bayes_planet.config import Config
 from bayes_planet.config.constants import CLIP_NORM, TRANSITIONS
+from bayes_planet.runs.seeds import Stream, seed_words
 from bayes_planet.training.adam import Adam
 from bayes_planet.training.averaging import ParameterAverage
 from bayes_planet.training.devices.strategy import uses_xla
@@ -27,7 +28,7 @@ class Learner:
 
     Args:
       world_model: built, created in the strategy's scope.
-      config: `train`, `model.bayesian` and `seed` are read.
+      config: `train`, `model` and `seed` are read.
       strategy: a tf.distribute strategy; None: the one in scope.
       average: a world model like the first, which becomes the average that `train.average_decay` asks for.
 
@@ -89,8 +90,8 @@ class Learner:
 
     def seeds(self, update: int) -> tuple[np.ndarray, np.ndarray]:
         """The update's seeds (state and image noise; weights): a function of the run's seed and the count alone."""
-        words = np.random.SeedSequence((self.config.seed, 1, update)).generate_state(4) >> 1
-        return words[:2].astype(np.int32), words[2:].astype(np.int32)
+        words = seed_words(self.config.seed, Stream.UPDATE, update, words=4)
+        return words[:2], words[2:]
 
     def update(self, batch: Mapping[str, Any], num_data: int) -> dict[str, tf.Tensor]:
         """One update.
@@ -161,7 +162,7 @@ class Learner:
         norm, finite = self._apply(gradients, self.variables, self.optimizer)
         for number in range(self._further_updates):
             gradients = self._further_gradients(seen, fold(seed, FURTHER + number))
-            self._apply(gradients, self._behaviour_variables, self.optimizer, counted=False)
+            finite &= self._apply(gradients, self._behaviour_variables, self.optimizer, counted=False)[1]
         if self.behaviour_optimizer is not None:
             added, each_finite = self._learn_action_values(self.behaviour_optimizer, short, batch, seed)
             metrics |= added

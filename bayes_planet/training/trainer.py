@@ -267,9 +267,9 @@ class Trainer:
         self._write({**values, "speed/updates_per_second": len(pending) / seconds, "replay/rows": self.replay.rows})
         if self._skipped_in_a_row >= SKIPPED_UPDATES_LIMIT:
             raise TrainingDivergedError(
-                f"The last {self._skipped_in_a_row} updates had gradients that are not finite. The newest checkpoint "
-                f"in {self.directory.checkpoints} is older than that. Lower train.learning_rate, or "
-                "look for broken observations and rewards in the environment."
+                f"The last {self._skipped_in_a_row} updates had gradients that are not finite, and changed "
+                f"nothing. Checkpoints are in {self.directory.checkpoints}. Lower train.learning_rate, or look for "
+                "broken observations and rewards in the environment."
             )
 
     def _evaluate(self) -> None:

@@ -1,8 +1,5 @@
 """Which world model an agent has: the package's own, or one of the user's, found by its name or given."""
 
-import importlib
-import os
-import sys
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -10,6 +7,7 @@ import tensorflow as tf
 
 from bayes_planet.behaviour import BehaviourModel
 from bayes_planet.config import Config
+from bayes_planet.files.modules import import_named
 from bayes_planet.world_model import WorldModel
 from bayes_planet.world_model.interface import TrainableWorldModel, WorldModelFactory, missing
 
@@ -64,11 +62,12 @@ def make_world_model(
             f"{name} lacks {', '.join(lacking)}. Accepted: what docs/your_own_model.md lists "
             "(bayes_planet.world_model.interface.TrainableWorldModel)."
         )
-    for head in ("value", "policy"):
-        if getattr(config.model, head) and not hasattr(made, head):
+    for head, asked in (("value", ("value",)), ("policy", ("policy", "act", "behaviour_features"))):
+        lacking = [each for each in asked if not hasattr(made, each)]
+        if getattr(config.model, head) and lacking:
             raise WorldModelError(
-                f"{name} has no {head}(features). Accepted with model.{head}=true: one that has, such as a subclass of "
-                "bayes_planet.behaviour.BehaviourModel."
+                f"{name} has no {', '.join(lacking)}. Accepted with model.{head}=true: one that has, such as a "
+                "subclass of bayes_planet.behaviour.BehaviourModel."
             )
     if made.action_size != action_size:
         raise WorldModelError(f"{name} has action_size {made.action_size}. Accepted: {action_size}, the environment's.")
@@ -87,7 +86,7 @@ def find_factory(name: str) -> WorldModelFactory:
         return BehaviourModel
     module_name, _, attribute = name.partition(":")
     try:
-        found: Any = _imported(module_name)
+        found: Any = import_named(module_name)
         for part in attribute.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
@@ -101,14 +100,3 @@ def find_factory(name: str) -> WorldModelFactory:
             f"model.factory is {name}, a {type(found).__name__}. Accepted: a class or function that makes one."
         )
     return cast(WorldModelFactory, found)
-
-
-def _imported(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name != name.partition(".")[0] or os.getcwd() in sys.path:
-            raise
-    sys.path.append(os.getcwd())
-    importlib.invalidate_caches()
-    return importlib.import_module(name)

@@ -86,7 +86,9 @@ class TrainableWorldModel(Perception, Protocol):
 
     Where `continues`, it also has `continuation(features)`: the probability [...] that the episode goes on. With
     `model.value` it has `value(features)`: the discounted return after a state, [...]. With `model.policy` it has
-    `policy(features)`: mean and stddev of its action, each [..., A], for `behaviour_features(state, embedded)`.
+    `behaviour_features(state, embedded)`, [..., F], what the policy reads of a State and an embedding [..., E];
+    `policy(features)`: mean and stddev of its action, each [..., A]; and `act(features)`: the action in [-1, 1] of its
+    mean, [..., A].
 
     Attributes:
       action_size: A.

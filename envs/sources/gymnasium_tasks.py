@@ -1,7 +1,6 @@
 """Environments by Gymnasium id, from a module or from a user's factory: how they are made, limited and drawn."""
 
 import functools
-import importlib
 import inspect
 import logging
 import os
@@ -18,6 +17,7 @@ from bayes_planet.envs import rendering
 from bayes_planet.envs.errors import NoGLError, UnknownTaskError, UnsupportedSpaceError
 from bayes_planet.envs.images import IMAGE
 from bayes_planet.envs.sources.tasks import ModuleTask, registered, unknown_task
+from bayes_planet.files.modules import import_named, is_missing
 
 OF_A_FACTORY = "the environment of your factory"
 _MUJOCO_MODULE = "gymnasium.envs.mujoco"
@@ -126,30 +126,17 @@ def from_module(task: ModuleTask, config: EnvConfig, image_size: int = IMAGE_SIZ
 
 def _imported(module: str, name: str) -> Any:
     """The module that `env.name` names. UnknownTaskError where it is not there or fails."""
-    here = os.getcwd()
     try:
-        try:
-            return importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            if not _is_missing(error, module) or here in sys.path:
-                raise
-        sys.path.append(here)
-        importlib.invalidate_caches()
-        return importlib.import_module(module)
+        return import_named(module)
     except Exception as error:
-        if isinstance(error, ModuleNotFoundError) and _is_missing(error, module):
+        if isinstance(error, ModuleNotFoundError) and is_missing(error, module):
             raise UnknownTaskError(
                 f"env.name is {name!r}, but there is no module {error.name}. Accepted: one that Python finds, or a "
-                f"file or package in the present folder, {here}."
+                f"file or package in the present folder, {os.getcwd()}."
             ) from error
         raise UnknownTaskError(
             f"env.name is {name!r}, but importing {module} fails: {type(error).__name__}: {error}."
         ) from error
-
-
-def _is_missing(error: ModuleNotFoundError, module: str) -> bool:
-    """Whether it is the module itself, or a package that it is in, that was not found."""
-    return error.name is not None and (error.name == module or module.startswith(f"{error.name}."))
 
 
 def _creator(entry_point: Any) -> Any:

@@ -190,5 +190,5 @@ def test_a_model_whose_layers_are_not_built_is_refused(tmp_path):
 
 
 def test_a_model_without_values_is_refused_where_they_are_asked_for(tmp_path):
-    with pytest.raises(WorldModelError, match=r"has no value\(features\). Accepted with model.value=true"):
+    with pytest.raises(WorldModelError, match=r"has no value. Accepted with model.value=true"):
         model_in(tmp_path / "run", world_model=own_models.Direct, overrides={**OVERRIDES, "model.value": True})

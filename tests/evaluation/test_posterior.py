@@ -15,7 +15,7 @@ from tests.world_model.tiny import tiny_config, tiny_model
 
 def test_counts_are_those_of_every_random_weight():
     model = tiny_model(tiny_config(bayesian={"layers": ["prior_input", "gru"], "initial_stddev": 0.05}))
-    found = weight_histograms(model.rssm)
+    found = weight_histograms(weight_statistics(model.rssm))
     assert set(found) == {f"{name}/{layer}" for name in EDGES for layer in ("prior_input", "gru")}
     gru = model.rssm.gru
     ratios, count = [], 0
@@ -41,7 +41,7 @@ def test_edges_are_even_in_the_logarithm_and_the_ends_hold_what_is_outside():
     layer = bayesian_layers.DenseReparameterization(3, use_bias=False, name="dense")
     layer.build([None, 2])
     layer.kernel_initializer.mean.assign([[0.0, 1e9, 0.1], [0.1, 0.1, 0.1]])
-    counts = weight_histograms(layer)["weight_snr/dense"][1]
+    counts = weight_histograms(weight_statistics(layer))["weight_snr/dense"][1]
     assert counts[0] == 1 and counts[-1] == 1 and counts.sum() == 6
 
 
@@ -60,7 +60,7 @@ def test_shared_stddev_counts_for_every_weight_and_equal_names_stay_apart():
 
 
 def test_no_random_weights_no_histograms():
-    assert weight_histograms(tiny_model().rssm) == {} == histogram_metrics(tiny_model().rssm)
+    assert weight_histograms(weight_statistics(tiny_model().rssm)) == {} == histogram_metrics(tiny_model().rssm)
 
 
 def test_histograms_in_the_metrics_file_and_on_tensorboard(tmp_path):
@@ -70,7 +70,7 @@ def test_histograms_in_the_metrics_file_and_on_tensorboard(tmp_path):
         writer.write(values, updates=3, env_steps=30, episodes=1)
         writer.image("picture", np.full((4, 6, 3), 7, np.uint8), 30)
     (row,) = read_metrics(tmp_path / "metrics.jsonl")
-    edges, counts = weight_histograms(model.rssm)["weight_stddev/prior_mean"]
+    edges, counts = weight_histograms(weight_statistics(model.rssm))["weight_stddev/prior_mean"]
     histogram = row["histogram/weight_stddev/prior_mean"]
     np.testing.assert_allclose(histogram["edges"], edges, rtol=1e-6)
     assert histogram["counts"] == counts.tolist() and len(json.dumps(row)) < 2500

@@ -26,7 +26,7 @@ PROGRESS = {"episodes": 3, "env_steps": 3000, "updates": 0}
 KILLED_BETWEEN = """
 import os, signal, sys
 from pathlib import Path
-from bayes_planet.replay.files import replacing_folder
+from bayes_planet.files.folders import replacing_folder
 
 original = Path.rename
 def rename(path, target):

@@ -80,6 +80,20 @@ def test_what_was_ignored_stays_so_and_what_was_not_comes_back():
         signal.signal(signal.SIGUSR1, before)
 
 
+def test_what_was_ignored_interrupts_nothing():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as of a job in the background of a script
+    try:
+        with Interruption() as interruption:
+            interruption.install()
+            os.kill(os.getpid(), signal.SIGINT)
+            assert not interruption.requested
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert interruption.requested and interruption.signal_name == "SIGTERM"
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_a_report_that_fails_does_not_stop_the_work():
     def fail(line):
         raise RuntimeError("reentrant call")

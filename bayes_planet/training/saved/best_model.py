@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from bayes_planet.evaluation.score import Score
-from bayes_planet.replay.files import recover_folder
+from bayes_planet.files.folders import recover_folder
 from bayes_planet.runs.checkpoints import CheckpointError
 from bayes_planet.runs.run_directory import RunDirectory
 from bayes_planet.training.build import Agent

@@ -12,8 +12,8 @@ from typing import Any
 import gymnasium
 
 from bayes_planet.config import Config, presets
+from bayes_planet.files.folders import replacing_folder
 from bayes_planet.files.writing import write_atomically
-from bayes_planet.replay.files import replacing_folder
 from bayes_planet.runs.run_directory import RunDirectory, RunDirectoryError
 from bayes_planet.runs.spaces import encode
 from bayes_planet.runs.starts import versions

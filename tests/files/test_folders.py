@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from bayes_planet.replay.files import recover_folder, replacing_folder
+from bayes_planet.files.folders import recover_folder, replacing_folder
 
 REPLACE = """
 import os, signal, sys
 from pathlib import Path
-from bayes_planet.replay.files import replacing_folder
+from bayes_planet.files.folders import replacing_folder
 folder, renames = Path(sys.argv[1]), int(sys.argv[2])
 
 def die():

@@ -179,12 +179,6 @@ class BayesPlanetAgent(tf_agent.TFAgent):
                 "The experience [B, T, ...] has no static T. Accepted: a dataset of chunks of one length "
                 "(as_dataset(num_steps=T)), or an agent made with train_sequence_length=T."
             )
-        ahead = self._config.loss.overshooting_steps
-        if batch["action"].shape[1] <= ahead:
-            raise ValueError(
-                f"The experience has T = {batch['action'].shape[1]} rows. Accepted: more than loss.overshooting_steps, "
-                f"which is {ahead}."
-            )
         mask = tf.cast(batch["mask"], tf.float32)
         valid_steps = tf.reduce_sum(mask)
         if weights is not None:

@@ -8,7 +8,7 @@ import tensorflow as tf
 from bayes_planet.behaviour.action_values import action_value_nll, actor_loss, observed, transitions, value_targets
 from bayes_planet.behaviour.actor_loss import actor_terms, imagine_behaviour
 from bayes_planet.behaviour.model import BehaviourModel
-from bayes_planet.behaviour.value_loss import imagined_value_nll, value_terms
+from bayes_planet.behaviour.value_loss import imagined_value_nll, replayed_value_nll
 from bayes_planet.world_model.world_model import LossTerms, Seen, WorldModel
 
 
@@ -119,14 +119,13 @@ def _from_replay(
     model: BehaviourModel, batch: Mapping[str, tf.Tensor], seen: Seen, valid_steps: tf.Tensor | None
 ) -> tuple[LossTerms, dict[int, tf.Tensor]]:
     """Without an actor the value learns the returns of the behaviour in the replay."""
-    scales = model.config.loss
     valid_steps = tf.reduce_sum(tf.cast(batch["mask"], tf.float32)) if valid_steps is None else valid_steps
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(model.value_variables)
-        learnt = value_terms(model, batch, seen.posterior.features, seen.ahead, valid_steps)
-        total = scales.reward_scale * learnt.value + scales.overshooting_scale * learnt.ahead
+        value = replayed_value_nll(model, batch, seen.posterior.features, valid_steps)
+        total = model.config.loss.reward_scale * value
     own = _gradients(tape, total, model.value_variables)
-    return LossTerms(total, {"loss/value": learnt.value}), own
+    return LossTerms(total, {"loss/value": value}), own
 
 
 def _gradients(tape: tf.GradientTape, loss: tf.Tensor, variables: Sequence[tf.Variable]) -> dict[int, tf.Tensor]:

@@ -1,7 +1,6 @@
 """How a value learns: from the replay, or from the returns of an actor in imagination. Nothing else learns from it."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -9,31 +8,20 @@ from bayes_planet.behaviour.actor_loss import Imagined
 from bayes_planet.behaviour.model import BehaviourModel
 from bayes_planet.behaviour.returns import VALUE_TRACE, lambda_returns
 from bayes_planet.world_model.losses import unit_gaussian_nll
-from bayes_planet.world_model.overshooting import overshooting_nll
 
 
-class ValueTerms(NamedTuple):
-    """Scalars, float32: negative log-likelihoods of the value as a rate of reward, in posterior states and in those
-    predicted ahead (0 without rollouts); with several heads their mean."""
+def replayed_value_nll(
+    model: BehaviourModel, batch: Mapping[str, tf.Tensor], features: tf.Tensor, valid_steps: tf.Tensor
+) -> tf.Tensor:
+    """Negative log-likelihood, float32 [], of the value as a rate of reward in posterior states; of several heads their
+    mean.
 
-    value: tf.Tensor
-    ahead: tf.Tensor | float
-
-
-def value_terms(
-    model: BehaviourModel,
-    batch: Mapping[str, tf.Tensor],
-    features: tf.Tensor,
-    ahead: tf.Tensor | None,
-    valid_steps: tf.Tensor,
-) -> ValueTerms:
-    """Each head learns what it should have said, by the rewards that followed and its own prediction after them.
+    Each head learns what it should have said, by the rewards that followed and its own prediction after them.
 
     Args:
       model: with `model.value`.
       batch: 'reward', 'mask' and 'is_terminal' [B, T].
       features: of posterior states, [B, T, Z + H].
-      ahead: features predicted from them, [B * (T - D), D, Z + H]; None: none.
       valid_steps: float32, true entries of `mask` over all replicas.
     """
     settings = model.config.loss
@@ -47,17 +35,12 @@ def value_terms(
         )
         for rate in rates
     ]
-    nll = [
-        tf.reduce_sum(unit_gaussian_nll(target[..., None], rate[..., None], 1) * mask) / valid_steps
-        for rate, target in zip(rates, targets, strict=True)
-    ]
-    if ahead is None:
-        return ValueTerms(tf.reduce_mean(nll), 0.0)
-    predicted = tf.unstack(model.reward_rates(tf.stop_gradient(ahead)))
-    nll_ahead = [
-        overshooting_nll(rate, target, mask, valid_steps) for rate, target in zip(predicted, targets, strict=True)
-    ]
-    return ValueTerms(tf.reduce_mean(nll), tf.reduce_mean(nll_ahead))
+    return tf.reduce_mean(
+        [
+            tf.reduce_sum(unit_gaussian_nll(target[..., None], rate[..., None], 1) * mask) / valid_steps
+            for rate, target in zip(rates, targets, strict=True)
+        ]
+    )
 
 
 def imagined_value_nll(model: BehaviourModel, imagined: Imagined) -> tf.Tensor:

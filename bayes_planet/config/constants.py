@@ -33,6 +33,8 @@ FIXED: dict[str, Any] = {
     "model.bayesian.replica_noise": "different",
     "loss.continuation_scale": 10.0,
     "loss.overshooting_fraction": 1.0,
+    "loss.overshooting_scale": 100.0,
+    "loss.overshooting_steps": 0,
     "loss.policy_bonus_anneal_steps": 0,
     "loss.policy_entropy_scale": 0.001,
     "loss.policy_fraction": 0.25,

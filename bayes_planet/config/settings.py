@@ -85,8 +85,6 @@ class LossConfig(Settings):
     image_fraction: float = setting(1.0, "share of a batch's images, drawn afresh each update, that are decoded; the loss stays unbiased", within(0, 1, "above 0, to 1", open_low=True), change="announced")
     image_shift: int = setting(0, "pixels at most, drawn afresh each update for each sequence, that its images are moved by each way before they are encoded; those decoded stay where they are", within(0, 32, "whole pixels, 0 to 32"), "DrQ (Kostrikov et al. 2021)", change="announced")
     state_scale: float = setting(1.0, "factor on the state observation's negative log-likelihood", at_least(0), change="announced")
-    overshooting_steps: int = setting(0, "agent steps ahead that training predicts rewards without looking, from every posterior state; 0: none", at_least(0), change="announced")
-    overshooting_scale: float = setting(100.0, "with overshooting_steps, factor on these rewards' mean negative log-likelihood", at_least(0), change="announced")
     value_discount: float = setting(0.97, "with model.value, the factor by which a reward counts less for each agent step that it comes later", within(0, 1, "0 to below 1", open_high=True), change="announced")
     policy_horizon: int = setting(12, "with model.policy, agent steps of imagination that the actor learns from", at_least(1, "agent steps"), "Dreamer has 15", change="announced")
 
@@ -195,7 +193,6 @@ class Config(Settings):
 
     def check(self) -> None:
         model, planner = self.model, self.planner
-        require(self.loss.overshooting_steps < self.train.sequence_length, "loss.overshooting_steps", self.loss.overshooting_steps, f"0 to train.sequence_length - 1, {self.train.sequence_length - 1}")
         require(model.value or planner.value_scale == 0, "planner.value_scale", planner.value_scale, "0 without model.value=true, which trains the value")
         require(model.value or not model.policy, "model.policy", model.policy, "false without model.value=true, which says what the return after the actor's imagination is")
         require(model.policy or not model.action_value, "model.action_value", model.action_value, "false without model.policy=true, whose actions it values")

@@ -20,7 +20,6 @@ from bayes_planet.world_model.networks import images
 from bayes_planet.world_model.networks.decoders import DenseHead, ImageDecoder
 from bayes_planet.world_model.networks.encoders import make_encoder
 from bayes_planet.world_model.networks.normaliser import StateNormaliser
-from bayes_planet.world_model.overshooting import imagine_ahead, overshooting_nll
 from bayes_planet.world_model.rssm import RSSM, State
 from bayes_planet.world_model.subsets import choose_rows, share, size
 
@@ -31,13 +30,11 @@ CONTINUATION_SCALE = 10.0
 class Seen(NamedTuple):
     """Results of the world model's loss that the actor and the value use too.
 
-    The posterior State [B, T, ...], one weight sample of the transition, and features [B * (T - D), D, Z + H] predicted
-    ahead of the posterior (None without `loss.overshooting_steps`).
+    The posterior State [B, T, ...], and one weight sample of the transition.
     """
 
     posterior: State
     weights: dict
-    ahead: tf.Tensor | None
 
 
 class LossTerms(NamedTuple):
@@ -98,7 +95,7 @@ class WorldModel(tf.Module):
 
         self._reward_head = head("reward_head")
         self._continuation_head = head("continuation_head") if model.continuation else None
-        self._scales = LearntScales(["reward", "reward_overshooting"]) if model.learnt_scales else None
+        self._scales = LearntScales(["reward"]) if model.learnt_scales else None
         self._rate = InformationRate() if model.learnt_scales else None
         self._build()
 
@@ -288,8 +285,7 @@ class WorldModel(tf.Module):
     ) -> LossTerms:
         """The sequential-VAE loss with the weights' KL: image + 10 reward + max(0, KL - free nats) + weight KL / N.
 
-        With `model.continuation` 10 times the continuation's negative log-likelihood is added, with
-        `loss.overshooting_steps` that of the rewards predicted 1 to that number of steps ahead. With
+        With `model.continuation` 10 times the continuation's negative log-likelihood is added. With
         `model.learnt_scales` rewards (`LearntScales`) and what is observed (`InformationRate`) count by factors that
         are learnt. With `loss.image_shift` the encoder sees images that are moved, and the decoder learns them as they
         are.
@@ -363,16 +359,6 @@ class WorldModel(tf.Module):
         )
         if per_step:  # a rollout has one draw
             weights = tf.nest.map_structure(lambda value: value[0], weights)
-        ahead: tf.Tensor | None = None
-        if scales.overshooting_steps:
-            rollout_seed = fold(fold(seed, 3), 1)
-            ahead = imagine_ahead(
-                self.rssm, posterior, batch["action"], scales.overshooting_steps, seed=rollout_seed, weights=weights
-            ).features
-            predicted = self.reward(ahead)
-            overshooting = overshooting_nll(predicted, batch["reward"], mask, valid_steps)
-            total += counted("reward_overshooting", overshooting, scales.overshooting_scale, unit)
-            metrics["loss/reward_overshooting"] = overshooting
         metrics["loss/reward"] = reward
         metrics["loss/state_kl"] = charged_kl
         metrics["state_kl"] = state_kl
@@ -387,4 +373,4 @@ class WorldModel(tf.Module):
         metrics["state/posterior_stddev"] = mean(tf.reduce_mean(posterior.stddev, -1))
         metrics["state/prior_stddev"] = mean(tf.reduce_mean(prior.stddev, -1))
         metrics["loss/total"] = total
-        return LossTerms(total, metrics, Seen(posterior, weights, ahead))
+        return LossTerms(total, metrics, Seen(posterior, weights))

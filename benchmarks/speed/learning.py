@@ -32,7 +32,7 @@ def _update(setup: Setup, size: str) -> dict:
         ours.update_contestant(size, model, precision, batch) for precision in ours.precisions() for model in MODELS
     ]
     loss = config_of(size).loss
-    if loss.image_fraction < 1.0 or loss.overshooting_steps:
+    if loss.image_fraction < 1.0:
         entries.append(ours.update_contestant(size, "bayes_planet", "auto", batch, as_preset=True))
     entries.append(_plain_update(sizes, weights, batch))
     entries += torch_process.contestants(setup.torch, "update", sizes, update_work(sizes), data)

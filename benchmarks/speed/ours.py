@@ -70,19 +70,19 @@ def update_contestant(
     overrides = [f"train.precision={precision}", *([] if as_preset else PLAIN_LOSS)]
     config = config_of(size, model, *overrides)
     learner = build_parts(config).learner
-    fraction, ahead = config.loss.image_fraction, config.loss.overshooting_steps
+    fraction = config.loss.image_fraction
     computes = compute_dtype(config)
 
     def update() -> None:
         # A value that is read: the update is done.
         float(learner.update(batch, 10 * batch["mask"].size)["loss/total"])
 
-    note = f"{fraction:.0%} of the images are decoded, rewards predicted {ahead} steps ahead" if as_preset else ""
+    note = f"{fraction:.0%} of the images are decoded" if as_preset else ""
     if recipe_work.is_recipe(config):
         work = recipe_work.update_work(config)
         note += f", and {config.train.behaviour_updates} updates of actor and values"
     else:
-        work = update_work(sizes_of(config), fraction, ahead, config.model.value)
+        work = update_work(sizes_of(config), fraction, config.model.value)
         note += ", and values" if as_preset and config.model.value else ""
     return Contestant(
         f"ours/{model}/{precision}" + ("/preset" if as_preset else ""),

@@ -43,11 +43,11 @@ def behaviour_products(sizes: Sizes, heads: int) -> list[Product]:
     ]
 
 
-def world_model_products(sizes: Sizes, image_fraction: float = 1.0, overshooting_steps: int = 0) -> list[Product]:
+def world_model_products(sizes: Sizes, image_fraction: float = 1.0) -> list[Product]:
     """As `roofline.update_products`, of a model that the encoder does not learn from."""
     rows = sizes.batch * sizes.steps
     known = ("convolution", "posterior_hidden")
-    products = roofline.update_products(sizes, image_fraction, overshooting_steps)
+    products = roofline.update_products(sizes, image_fraction)
     others = [each for each in products if not each.name.startswith(known)]
     return [
         *_again(encoder(sizes, rows), passes=1),
@@ -59,7 +59,7 @@ def world_model_products(sizes: Sizes, image_fraction: float = 1.0, overshooting
 def update_work(config: Config) -> Work:
     """One update: of the world model, and `train.behaviour_updates` of actor, values and encoder."""
     sizes, count = sizes_of(config), config.train.behaviour_updates
-    products = world_model_products(sizes, config.loss.image_fraction, config.loss.overshooting_steps)
+    products = world_model_products(sizes, config.loss.image_fraction)
     products += count * behaviour_products(sizes, config.model.value_heads)
     return roofline.learning_work(products, sizes.batch * sizes.steps + TRANSITION_ROWS * count * TRANSITIONS)
 

@@ -118,15 +118,9 @@ def value_head(sizes: Sizes, rows: int) -> list[Product]:
     return [dataclasses.replace(first, passes=2), *others]
 
 
-def update_products(
-    sizes: Sizes, image_fraction: float = 1.0, overshooting_steps: int = 0, value: bool = False
-) -> list[Product]:
+def update_products(sizes: Sizes, image_fraction: float = 1.0, value: bool = False) -> list[Product]:
     """Everything one update multiplies going forward; `image_fraction` of the images are decoded."""
     rows = sizes.batch * sizes.steps
-    ahead = sizes.batch * (sizes.steps - overshooting_steps) * overshooting_steps
-    rollouts = [*transition(sizes, ahead), *gaussian("prior", sizes, ahead, sizes.belief), *reward_head(sizes, ahead)]
-    if value:
-        rollouts += value_head(sizes, ahead)
     return [
         *encoder(sizes, rows),
         *transition(sizes, rows),
@@ -135,8 +129,6 @@ def update_products(
         *decoder(sizes, max(1, round(image_fraction * rows))),
         *reward_head(sizes, rows),
         *(value_head(sizes, rows) if value else []),
-        # The same weights again, so their gradients and Adam's passes are counted already.
-        *(dataclasses.replace(product, name=f"ahead_{product.name}", parameters=0) for product in rollouts if ahead),
     ]
 
 
@@ -152,9 +144,9 @@ def plan_products(sizes: Sizes, candidates: Iterable[int] | None = None, value: 
     ]
 
 
-def update_work(sizes: Sizes, image_fraction: float = 1.0, overshooting_steps: int = 0, value: bool = False) -> Work:
+def update_work(sizes: Sizes, image_fraction: float = 1.0, value: bool = False) -> Work:
     """One update: forward, the gradients to weights and inputs (as many operations again, each), Adam."""
-    products = update_products(sizes, image_fraction, overshooting_steps, value)
+    products = update_products(sizes, image_fraction, value)
     return learning_work(products, sizes.batch * sizes.steps)
 
 

@@ -23,7 +23,7 @@ PLAIN_SEARCH = (
 
 PLAIN_LOSS = (
     *PLAIN_SEARCH,
-    *("loss.image_fraction=1", "loss.image_scale=1", "loss.image_shift=0", "loss.overshooting_steps=0"),
+    *("loss.image_fraction=1", "loss.image_scale=1", "loss.image_shift=0"),
     *("train.clip_ratio=0", "model.bayesian.prior_scale=fixed", "model.bayesian.kl_scale=1"),
 )
 """Overrides that leave the paper's loss, with the size's own factor on the reward."""

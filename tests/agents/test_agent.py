@@ -200,26 +200,18 @@ def test_a_preprocessed_batch_is_taken_as_it_is(agent, experience):
 
 @pytest.mark.thorough
 def test_an_unknown_number_of_sequences_trains_as_a_known_one(experience):
-    """With every term of the loss that takes a share of the rows or looks ahead."""
+    """With the term of the loss that takes a share of the rows."""
     base = toy.config()
-    loss = dataclasses.replace(base.loss, overshooting_steps=2, image_fraction=0.5)
+    loss = dataclasses.replace(base.loss, image_fraction=0.5)
     config = dataclasses.replace(base, loss=loss)
     signature = tf.nest.map_structure(lambda value: tf.TensorSpec([None, *value.shape[1:]], value.dtype), experience)
     one, other = make_agent(config), make_agent(config)
     open_train = tf.function(other.train, input_signature=[signature], autograph=False)
     for part in (experience, tf.nest.map_structure(lambda value: value[:5], experience)):
         known, unknown = common.function(one.train)(part).extra, open_train(part).extra
-        assert set(known) == set(unknown) and "loss/reward_overshooting" in known
+        assert set(known) == set(unknown)
         for name, value in known.items():
             np.testing.assert_allclose(unknown[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
-
-
-@pytest.mark.parametrize("steps", [LENGTH, LENGTH + 2])
-def test_chunks_that_overshooting_cannot_look_ahead_in_are_refused(experience, steps):
-    base = toy.config()
-    agent = make_agent(dataclasses.replace(base, loss=dataclasses.replace(base.loss, overshooting_steps=steps)))
-    with pytest.raises(ValueError, match=rf"T = {LENGTH} rows\. Accepted: more than .*{steps}"):
-        agent.train(experience)
 
 
 def test_an_unknown_length_needs_to_be_told(experience):

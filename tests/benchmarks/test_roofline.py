@@ -112,19 +112,10 @@ def test_bytes_are_passes_over_outputs_and_parameters(case):
     assert np.all(np.array(list(found.values())) > 0)
 
 
-def test_overshooting_adds_rollouts_of_the_transition_from_every_state(case):
-    sizes, ahead = case.sizes, 2
-    rollouts = sizes.batch * (sizes.steps - ahead) * ahead
-    plain, more = roofline.update_work(sizes), roofline.update_work(sizes, overshooting_steps=ahead)
-    one_plan = dataclasses.replace(sizes, horizon=1)
-    imagined = roofline.plan_work(one_plan, [rollouts]).flops
-    assert more.flops - plain.flops == 3 * imagined
-
-
 def test_values_add_a_head_whose_input_learns_nothing_from_it(case):
-    sizes, ahead = case.sizes, 2
-    rows = sizes.batch * (sizes.steps + (sizes.steps - ahead) * ahead)
-    plain, more = (roofline.update_work(sizes, overshooting_steps=ahead, value=value) for value in (False, True))
+    sizes = case.sizes
+    rows = sizes.batch * sizes.steps
+    plain, more = (roofline.update_work(sizes, value=value) for value in (False, True))
     units = [sizes.features, *[sizes.reward_units] * sizes.reward_layers, 1]
     products = [rows * one * other for one, other in itertools.pairwise(units)]
     assert more.flops - plain.flops == 2 * (3 * sum(products) - products[0])

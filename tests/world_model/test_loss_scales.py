@@ -68,25 +68,22 @@ def set_scales(model, value: float) -> None:
 
 
 def test_rewards_and_observations_count_by_learnt_factors_and_nothing_else_does():
-    """At log scales s the rewards' terms are  scale (exp(-s) L + (s - log sigma)^2 / 2), for half squared errors L."""
-    factors = {"reward_scale": 3.0, "overshooting_scale": 4.0}
-    model = tiny_model(tiny_config(model=LEARNT, loss={"overshooting_steps": 2, "state_scale": 2.0, **factors}))
+    """At a log scale s the rewards' term is  scale (exp(-s) L + (s - log sigma)^2 / 2), for half squared errors L."""
+    model = tiny_model(tiny_config(model=LEARNT, loss={"state_scale": 2.0, "reward_scale": 3.0}))
     set_scales(model, 0.7)
     (rate,) = model._rate.trainable_variables
     rate.assign(0.03)  # a log factor of 0.3
     found = terms(model, tiny_batch())
-    constant = 0.5 * np.log(2 * np.pi)
-    losses = [float(found.metrics[f"loss/{name}"]) - constant for name in ("reward", "reward_overshooting")]
+    loss = float(found.metrics["loss/reward"]) - 0.5 * np.log(2 * np.pi)
     expected = 2.0 * np.exp(0.3) * found.metrics["loss/state"] + found.metrics["loss/state_kl"]
-    for factor, loss in zip(factors.values(), losses, strict=True):
-        expected += factor * (np.exp(-0.7) * loss + (0.7 - np.log(best_sigma(loss))) ** 2 / 2)
+    expected += 3.0 * (np.exp(-0.7) * loss + (0.7 - np.log(best_sigma(loss))) ** 2 / 2)
     np.testing.assert_allclose(found.total, expected, rtol=1e-5)
     np.testing.assert_allclose(found.metrics["loss_scale/reward"], 3.0 * np.exp(-0.7), rtol=1e-5)
 
 
 def test_replicas_share_the_terms():
     """Two halves with `replicas=2` and the rows of both add up to the whole."""
-    model = tiny_model(tiny_config(model=LEARNT, loss={"overshooting_steps": 2}))
+    model = tiny_model(tiny_config(model=LEARNT))
     set_scales(model, -0.4)
     batch = tiny_batch(4)
     arguments: dict = {"seed": seed(1), "weight_seed": seed(2), "num_data": tf.constant(9.0)}

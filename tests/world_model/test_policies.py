@@ -191,8 +191,8 @@ def test_several_values_learn_each_their_own_returns_and_the_policy_their_mean_l
 def test_the_world_model_learns_nothing_from_it(sampling):
     """Every gradient but the two heads' is that of the same model without them, and its loss less their term."""
     bayesian = {"layers": DENSE_LAYERS, "weight_sampling": sampling}
-    ours = policy_model({"overshooting_steps": 2}, bayesian)
-    theirs = tiny_model(tiny_config(loss={"overshooting_steps": 2}, bayesian=bayesian))
+    ours = policy_model({}, bayesian)
+    theirs = tiny_model(tiny_config(bayesian=bayesian))
     heads = [*ours.require_policy().trainable_variables, *ours.heads["value"].trainable_variables]
     known = {id(variable) for variable in heads}
     others = [variable for variable in ours.trainable_variables if id(variable) not in known]

@@ -18,7 +18,6 @@ from bayes_planet.report.reading.runs import Evaluation, Run
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 IMAGE_NUMBERS = IMAGE_SIZE * IMAGE_SIZE * 3
 _FURTHER_LOSSES = {
-    "reward_overshooting": "reward, predicted ahead",
     "value": "value, as a constant reward",
     "continuation": "whether the episode goes on",
 }

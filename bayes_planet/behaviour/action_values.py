@@ -15,10 +15,11 @@ from bayes_planet.world_model.networks import images
 TARGET_ENTROPY = -1.0
 """Nats of the actor's entropy for each entry of an action, to which the temperature brings it. Source: SAC, App. D."""
 LEAST_TEMPERATURE = 0.01
-"""Where it stops to fall, in units of the largest reward. As long as values know of no reward, the entropy stays above
-its target, and without a bound no temperature is left once there is one. What tasks come to is 0.012 to 0.3."""
+"""Least temperature, in units of the largest reward. Before the first reward values say nothing and the entropy stays
+above its target; without a bound the temperature would fall to nothing by then. Tasks come to 0.012 to 0.3."""
 SHIFT_GROUPS = 16
-"""Draws of `loss.image_shift` for the short sequences of an update: one for each of them would take a third of it."""
+"""Draws of `loss.image_shift` an update, each for a group of its short sequences: a draw for every sequence would take
+a third of the update's time."""
 
 
 class Transitions(NamedTuple):

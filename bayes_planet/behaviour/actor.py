@@ -24,16 +24,16 @@ class GaussianPolicy(tf.Module):
     Args:
       layers, units, activation: of the dense network.
       action_size: A.
-      policy: Keras dtype policy of its matrix products.
+      dtype_policy: Keras dtype policy of its matrix products.
 
     Source: DreamerV3 (Hafner et al. 2023), whose continuous policy has these stddevs.
     """
 
     def __init__(
-        self, layers: int, units: int, action_size: int, activation: str, policy: str, name: str = "policy_head"
+        self, layers: int, units: int, action_size: int, activation: str, dtype_policy: str, name: str = "policy_head"
     ):
         super().__init__(name)
-        self._network = DenseHead(layers, units, 2 * action_size, activation, policy, name="network")
+        self._network = DenseHead(layers, units, 2 * action_size, activation, dtype_policy, name="network")
 
     @property
     def layers(self) -> list[tf.keras.layers.Layer]:

@@ -27,7 +27,7 @@ class BehaviourModel(WorldModel):
     `WorldModel.loss` knows nothing of them: they have losses of their own (`behaviour.learning`).
 
     Args:
-      config, observation_shapes, action_size, policy: as of `WorldModel`.
+      config, observation_shapes, action_size, dtype_policy: as of `WorldModel`.
     """
 
     def __init__(
@@ -35,14 +35,14 @@ class BehaviourModel(WorldModel):
         config: Config,
         observation_shapes: Mapping[str, tuple[int, ...]],
         action_size: int,
-        policy: str = "float32",
+        dtype_policy: str = "float32",
         name: str = "world_model",
     ):
-        super().__init__(config, observation_shapes, action_size, policy, name)
+        super().__init__(config, observation_shapes, action_size, dtype_policy, name)
         model = config.model
 
         def head(name: str) -> DenseHead:
-            return DenseHead(model.reward_layers, model.reward_units, 0, model.activation, policy, name)
+            return DenseHead(model.reward_layers, model.reward_units, 0, model.activation, dtype_policy, name)
 
         self._value_head = head("value_head") if model.value else None
         self._further_value_heads = [
@@ -51,9 +51,11 @@ class BehaviourModel(WorldModel):
         self._policy_head: GaussianPolicy | None = None
         if model.policy:
             kind = TanhGaussianPolicy if model.action_value else GaussianPolicy
-            self._policy_head = kind(model.reward_layers, model.reward_units, action_size, model.activation, policy)
+            self._policy_head = kind(
+                model.reward_layers, model.reward_units, action_size, model.activation, dtype_policy
+            )
         if model.action_value:
-            self._make_targets(head, functools.partial(make_encoder, model, policy=policy))
+            self._make_targets(head, functools.partial(make_encoder, model, dtype_policy=dtype_policy))
             self.log_temperature = tf.Variable(math.log(FIRST_TEMPERATURE), name="log_temperature")
         features = tf.zeros([1, self.behaviour_size])
         if model.value:

@@ -1,4 +1,4 @@
-"""The policy: filter the observation into the belief, plan from it, add exploration noise, remember the action."""
+"""What acts: it filters the observation into the latent state, plans from there, adds noise, remembers the action."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple

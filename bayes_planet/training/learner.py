@@ -20,7 +20,7 @@ from bayes_planet.world_model import WorldModel
 from bayes_planet.world_model.world_model import Seen
 
 FURTHER = 100
-"""Folded into an update's seed, with a number from 0 on: seeds of the updates of actor and value."""
+"""The seed of the k-th update of actor and values is that of the update, folded with this + k."""
 
 
 class Learner:

@@ -35,13 +35,13 @@ def make_world_model(
     config: Config,
     observation_shapes: Mapping[str, tuple[int, ...]],
     action_size: int,
-    policy: str,
+    dtype_policy: str,
     factory: WorldModelFactory | None = None,
 ) -> WorldModel:
     """Makes the world model, and checks that it has the methods and attributes that training needs.
 
     Args:
-      config, observation_shapes, action_size, policy: handed on.
+      config, observation_shapes, action_size, dtype_policy: handed on.
       factory: makes it. None: what `model.factory` names, by default `WorldModel`.
 
     Returns:
@@ -52,8 +52,8 @@ def make_world_model(
     """
     factory = factory or find_factory(config.model.factory)
     if factory in (WorldModel, BehaviourModel):
-        return BehaviourModel(config, observation_shapes, action_size, policy)
-    made = factory(config, observation_shapes, action_size, policy)
+        return BehaviourModel(config, observation_shapes, action_size, dtype_policy)
+    made = factory(config, observation_shapes, action_size, dtype_policy)
     name = f"The world model that {factory_name(factory)} makes"
     if not isinstance(made, tf.Module):
         raise WorldModelError(f"{name} is a {type(made).__name__}. Accepted: a tf.Module, whose variables are saved.")

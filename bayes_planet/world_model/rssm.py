@@ -1,4 +1,4 @@
-"""The recurrent state-space model: a belief and a stochastic state, with transition weights that may be uncertain."""
+"""The recurrent state-space model: a deterministic and a stochastic state, with transition weights that may be uncertain."""
 
 import contextlib
 from collections.abc import Callable
@@ -17,7 +17,7 @@ MIN_STDDEV = 0.1
 
 
 class State(NamedTuple):
-    """A latent state: the Gaussian over its stochastic part, a sample of it, and the deterministic belief.
+    """A latent state: the Gaussian over its stochastic part, a sample of it, and the deterministic state.
 
     All float32, over any leading axes: mean, stddev, sample [..., Z], belief [..., H].
     """
@@ -29,7 +29,7 @@ class State(NamedTuple):
 
     @property
     def features(self) -> tf.Tensor:
-        """What every head reads: sample and belief, [..., Z + H]."""
+        """What every head reads: sample and deterministic state, [..., Z + H]."""
         return tf.concat([self.sample, self.belief], -1)
 
 
@@ -44,11 +44,16 @@ class RSSM(tf.Module):
       config: sizes, and in `config.bayesian` which of the transition's layers are variational.
       action_size: A.
       embedding_size: E.
-      policy: Keras dtype policy of the matrix products; states are float32 in any.
+      dtype_policy: Keras dtype policy of the matrix products; states are float32 in any.
     """
 
     def __init__(
-        self, config: ModelConfig, action_size: int, embedding_size: int, policy: str = "float32", name: str = "rssm"
+        self,
+        config: ModelConfig,
+        action_size: int,
+        embedding_size: int,
+        dtype_policy: str = "float32",
+        name: str = "rssm",
     ):
         super().__init__(name)
         self.action_size = action_size
@@ -62,12 +67,12 @@ class RSSM(tf.Module):
         def dense(
             layer_name: str, units: int, fan_in: int, activation: str | activations.Activation | None = None
         ) -> tf.keras.layers.Layer:
-            return transition_layers.dense(layer_name, units, fan_in, activation, config.bayesian, policy)
+            return transition_layers.dense(layer_name, units, fan_in, activation, config.bayesian, dtype_policy)
 
         belief, stochastic = config.belief_units, config.stochastic_units
         activation = activations.dense(config.activation)
         self.prior_input = dense("prior_input", belief, stochastic + action_size, activation)
-        self.gru = transition_layers.gru_cell("gru", belief, belief, config.bayesian, policy)
+        self.gru = transition_layers.gru_cell("gru", belief, belief, config.bayesian, dtype_policy)
         self.prior_hidden = dense("prior_hidden", belief, belief, activation)
         self.prior_mean = dense("prior_mean", stochastic, belief)
         self.prior_stddev = dense("prior_stddev", stochastic, belief)

@@ -13,10 +13,10 @@ from bayes_planet.world_model.networks.gru import GRUBlockCell
 
 @tf.keras.utils.register_keras_serializable("bayes_planet")
 class GRUBlockInitializer(tf.keras.initializers.Initializer):
-    """Glorot-uniform over the joint [input, belief] matrix of a GRU, gates and candidate apart, as TF1's GRUBlockCell.
+    """Glorot-uniform over the joint [input, state] matrix of a GRU, gates and candidate apart, as TF1's GRUBlockCell.
 
     Args:
-      joint_size: input units + belief units, the fan-in of both matrices.
+      joint_size: input units + state units, the fan-in of both matrices.
     """
 
     def __init__(self, joint_size: int, seed: int | None = None):
@@ -36,7 +36,7 @@ class GRUBlockInitializer(tf.keras.initializers.Initializer):
 
 
 def dense(
-    name: str, units: int, fan_in: int, activation: str | Activation | None, config: BayesianConfig, policy: str
+    name: str, units: int, fan_in: int, activation: str | Activation | None, config: BayesianConfig, dtype_policy: str
 ) -> tf.keras.layers.Layer:
     """A dense layer, built: Keras's own, or the variational estimator where `config.layers` names it."""
     if name in config.layers:
@@ -49,19 +49,19 @@ def dense(
             activation,
             kernel_initializer=_posterior("glorot_uniform", config),
             kernel_regularizer=_prior(config),
-            dtype=policy,
+            dtype=dtype_policy,
             name=name,
         )
     else:
-        layer = tf.keras.layers.Dense(units, activation, dtype=policy, name=name)
+        layer = tf.keras.layers.Dense(units, activation, dtype=dtype_policy, name=name)
     layer.build([None, fan_in])
     return layer
 
 
-def gru_cell(name: str, units: int, fan_in: int, config: BayesianConfig, policy: str) -> tf.keras.layers.Layer:
+def gru_cell(name: str, units: int, fan_in: int, config: BayesianConfig, dtype_policy: str) -> tf.keras.layers.Layer:
     """A GRU cell with the reset gate before the candidate's matrix product, built; h = z h + (1 - z) c."""
     initializer = GRUBlockInitializer(fan_in + units)
-    shared: dict = {"bias_initializer": initializers.GateBias(), "dtype": policy, "name": name}
+    shared: dict = {"bias_initializer": initializers.GateBias(), "dtype": dtype_policy, "name": name}
     if name in config.layers:
         cell = bayesian_layers.GRUCellReparameterization(
             units,

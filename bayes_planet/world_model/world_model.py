@@ -52,7 +52,7 @@ class WorldModel(tf.Module):
       config: the run's configuration; `model` and `loss` are read.
       observation_shapes: {'image': (64, 64, 3)} and/or {'state': (n,)}.
       action_size: A.
-      policy: Keras dtype policy of matrix products and convolutions.
+      dtype_policy: Keras dtype policy of matrix products and convolutions.
 
     Attributes:
       normaliser: scales state observations; None without them.
@@ -63,7 +63,7 @@ class WorldModel(tf.Module):
         config: Config,
         observation_shapes: Mapping[str, tuple[int, ...]],
         action_size: int,
-        policy: str = "float32",
+        dtype_policy: str = "float32",
         name: str = "world_model",
     ):
         super().__init__(name)
@@ -77,21 +77,21 @@ class WorldModel(tf.Module):
         self.action_size = action_size
         model = config.model
         self.normaliser: StateNormaliser | None = None
-        self._encoders = {name: make_encoder(model, name, policy) for name in sorted(self.observation_shapes)}
+        self._encoders = {name: make_encoder(model, name, dtype_policy) for name in sorted(self.observation_shapes)}
         self._decoders: dict[str, tf.Module] = {}
         if "image" in self.observation_shapes:
-            self._decoders["image"] = ImageDecoder(model.convolution_depth, model.activation, policy)
+            self._decoders["image"] = ImageDecoder(model.convolution_depth, model.activation, dtype_policy)
         if "state" in self.observation_shapes:
             size = self.observation_shapes["state"][0]
             self._decoders["state"] = DenseHead(
-                VECTOR_LAYERS, model.belief_units, size, model.activation, policy, "vector_decoder"
+                VECTOR_LAYERS, model.belief_units, size, model.activation, dtype_policy, "vector_decoder"
             )
             self.normaliser = StateNormaliser(size)
         embedding_size = sum(encoder.embedding_size for encoder in self._encoders.values())
-        self.rssm = RSSM(model, action_size, embedding_size, policy)
+        self.rssm = RSSM(model, action_size, embedding_size, dtype_policy)
 
         def head(name: str) -> DenseHead:
-            return DenseHead(model.reward_layers, model.reward_units, 0, model.activation, policy, name)
+            return DenseHead(model.reward_layers, model.reward_units, 0, model.activation, dtype_policy, name)
 
         self._reward_head = head("reward_head")
         self._continuation_head = head("continuation_head") if model.continuation else None

@@ -10,11 +10,11 @@ from bayes_planet.world_model import LossTerms, State
 class Sines(BehaviourModel):
     """The package's model with an encoder of its own: sines of the state at several frequencies."""
 
-    def __init__(self, config, observation_shapes, action_size, policy="float32"):
+    def __init__(self, config, observation_shapes, action_size, dtype_policy="float32"):
         units = config.model.belief_units
         self.frequencies = tf.Variable(tf.linspace(0.1, 3.0, units // 2), name="frequencies")
         self.mixing = tf.keras.layers.Dense(units, "tanh")
-        super().__init__(config, observation_shapes, action_size, policy)
+        super().__init__(config, observation_shapes, action_size, dtype_policy)
 
     def embed(self, prepared):
         angles = tf.reduce_sum(prepared["state"], -1, keepdims=True) * self.frequencies
@@ -27,7 +27,7 @@ class Direct(tf.Module):
     continues = False
     normaliser = None
 
-    def __init__(self, config, observation_shapes, action_size, policy="float32"):
+    def __init__(self, config, observation_shapes, action_size, dtype_policy="float32"):
         super().__init__()
         self.size, self.action_size = observation_shapes["state"][0], action_size
         self.network = tf.keras.Sequential(

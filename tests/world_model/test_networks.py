@@ -70,7 +70,7 @@ def test_a_scalar_head_drops_the_last_axis():
 
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
 def test_outputs_are_float32_and_so_are_parameters(policy):
-    decoder, head = ImageDecoder(1, policy=policy), DenseHead(1, 4, 0, policy=policy)
+    decoder, head = ImageDecoder(1, dtype_policy=policy), DenseHead(1, 4, 0, dtype_policy=policy)
     assert decoder(tf.zeros([2, 5])).dtype == tf.float32
     assert head(tf.zeros([2, 5])).dtype == tf.float32
     assert {variable.dtype for variable in (*decoder.variables, *head.variables)} == {tf.float32}

@@ -230,7 +230,7 @@ def test_every_variable_learns_and_gradients_are_finite(policy):
     config = tiny_config(
         bayesian={**BAYESIAN, "layers": ["gru", *DENSE_LAYERS]}, loss={"free_nats": 0.0}, model={"convolution_depth": 2}
     )
-    model = tiny_model(config, BOTH_SHAPES, policy=policy)
+    model = tiny_model(config, BOTH_SHAPES, dtype_policy=policy)
     terms, gradients = loss_and_gradients(model, tiny_batch(2, 2, BOTH_SHAPES))
     assert np.isfinite(terms.total)
     for variable, gradient in zip(model.trainable_variables, gradients, strict=True):

@@ -1,4 +1,4 @@
-"""From the latent features (sample and belief) to the mean of what is observed. Every output is float32."""
+"""From the latent features (sample and deterministic state) to the mean of what is observed. Every output is float32."""
 
 import tensorflow as tf
 
@@ -15,16 +15,18 @@ class ImageDecoder(tf.Module):
     Source: PlaNet, App. A; google-research/planet, networks/conv_ha.py.
     """
 
-    def __init__(self, depth: int = 32, activation: str = "relu", policy: str = "float32", name: str = "image_decoder"):
+    def __init__(
+        self, depth: int = 32, activation: str = "relu", dtype_policy: str = "float32", name: str = "image_decoder"
+    ):
         super().__init__(name)
-        self._dense = tf.keras.layers.Dense(32 * depth, dtype=policy, name="dense")
-        keras: dict = {"strides": 2, "dtype": policy}
+        self._dense = tf.keras.layers.Dense(32 * depth, dtype=dtype_policy, name="dense")
+        keras: dict = {"strides": 2, "dtype": dtype_policy}
         after = [activations.convolution(activation, side**2) for side in (5, 13, 30)]
         self._layers = [
-            Deconvolution(4 * depth, 5, activation=after[0], dtype=policy, name="deconvolution_0"),
+            Deconvolution(4 * depth, 5, activation=after[0], dtype=dtype_policy, name="deconvolution_0"),
             tf.keras.layers.Conv2DTranspose(2 * depth, 5, activation=after[1], name="deconvolution_1", **keras),
             tf.keras.layers.Conv2DTranspose(depth, 6, activation=after[2], name="deconvolution_2", **keras),
-            Deconvolution(3, 6, dtype=policy, name="deconvolution_3"),
+            Deconvolution(3, 6, dtype=dtype_policy, name="deconvolution_3"),
         ]
 
     @property
@@ -51,14 +53,20 @@ class DenseHead(tf.Module):
     """
 
     def __init__(
-        self, layers: int, units: int, size: int, activation: str = "relu", policy: str = "float32", name: str = "head"
+        self,
+        layers: int,
+        units: int,
+        size: int,
+        activation: str = "relu",
+        dtype_policy: str = "float32",
+        name: str = "head",
     ):
         super().__init__(name)
         self._scalar = size == 0
         self._layers = [
-            tf.keras.layers.Dense(units, activations.dense(activation), dtype=policy, name=f"dense_{i}")
+            tf.keras.layers.Dense(units, activations.dense(activation), dtype=dtype_policy, name=f"dense_{i}")
             for i in range(layers)
-        ] + [tf.keras.layers.Dense(max(size, 1), dtype=policy, name="output")]
+        ] + [tf.keras.layers.Dense(max(size, 1), dtype=dtype_policy, name="output")]
 
     @property
     def layers(self) -> list[tf.keras.layers.Layer]:

@@ -20,7 +20,7 @@ class ImageEncoder(tf.Module):
     Args:
       depth: d.
       activation: of the hidden layers.
-      policy: Keras dtype policy.
+      dtype_policy: Keras dtype policy.
 
     Source: PlaNet, App. A; google-research/planet, networks/conv_ha.py.
     """
@@ -29,12 +29,12 @@ class ImageEncoder(tf.Module):
         self,
         depth: int = 32,
         activation: str = "relu",
-        policy: str = "float32",
+        dtype_policy: str = "float32",
         name: str = "image_encoder",
     ):
         super().__init__(name)
         self.embedding_size = 32 * depth
-        self._layers = _convolutions([tf.keras.layers.Conv2D] * 3 + [PatchConvolution], depth, activation, policy)
+        self._layers = _convolutions([tf.keras.layers.Conv2D] * 3 + [PatchConvolution], depth, activation, dtype_policy)
 
     @property
     def layers(self) -> list[tf.keras.layers.Layer]:
@@ -58,19 +58,19 @@ class ChangeEncoder(tf.Module):
     Args:
       depth: d.
       activation: of the convolutions.
-      policy: Keras dtype policy.
+      dtype_policy: Keras dtype policy.
 
     Source: the end of the encoder of SAC+AE (Yarats et al. 2019) and DrQ (Kostrikov et al. 2021).
     """
 
     def __init__(
-        self, depth: int = 32, activation: str = "relu", policy: str = "float32", name: str = "change_encoder"
+        self, depth: int = 32, activation: str = "relu", dtype_policy: str = "float32", name: str = "change_encoder"
     ):
         super().__init__(name)
         self.embedding_size = EMBEDDING_SIZE
-        self._convolutions = _convolutions([tf.keras.layers.Conv2D] * 3, depth, activation, policy)
+        self._convolutions = _convolutions([tf.keras.layers.Conv2D] * 3, depth, activation, dtype_policy)
         self._convolutions[0].build([None, 64, 64, 6])
-        self._dense = tf.keras.layers.Dense(EMBEDDING_SIZE, dtype=policy, name="dense")
+        self._dense = tf.keras.layers.Dense(EMBEDDING_SIZE, dtype=dtype_policy, name="dense")
         self._normalisation = tf.keras.layers.LayerNormalization(epsilon=1e-5, dtype="float32", name="normalisation")
 
     @property
@@ -98,7 +98,7 @@ class VectorEncoder(tf.Module):
         layers: int = 2,
         units: int = 200,
         activation: str = "relu",
-        policy: str = "float32",
+        dtype_policy: str = "float32",
         name: str = "vector_encoder",
     ):
         super().__init__(name)
@@ -106,7 +106,7 @@ class VectorEncoder(tf.Module):
             raise ValueError(f"layers is {layers}. Accepted: 1 or more for state observations.")
         self.embedding_size = units
         self._layers = [
-            tf.keras.layers.Dense(units, activations.dense(activation), dtype=policy, name=f"dense_{i}")
+            tf.keras.layers.Dense(units, activations.dense(activation), dtype=dtype_policy, name=f"dense_{i}")
             for i in range(layers)
         ]
 
@@ -121,16 +121,18 @@ class VectorEncoder(tf.Module):
         return state
 
 
-def make_encoder(model: ModelConfig, observation: str, policy: str) -> ImageEncoder | ChangeEncoder | VectorEncoder:
+def make_encoder(
+    model: ModelConfig, observation: str, dtype_policy: str
+) -> ImageEncoder | ChangeEncoder | VectorEncoder:
     """A new encoder of the `observation` image or state, as `model` and a Keras dtype policy say."""
     if observation == "state":
-        return VectorEncoder(VECTOR_LAYERS, model.belief_units, model.activation, policy)
+        return VectorEncoder(VECTOR_LAYERS, model.belief_units, model.activation, dtype_policy)
     kind = ChangeEncoder if model.image_encoder == "change" else ImageEncoder
-    return kind(model.convolution_depth, model.activation, policy)
+    return kind(model.convolution_depth, model.activation, dtype_policy)
 
 
 def _convolutions(
-    kinds: Sequence[type[tf.keras.layers.Conv2D]], depth: int, activation: str, policy: str
+    kinds: Sequence[type[tf.keras.layers.Conv2D]], depth: int, activation: str, dtype_policy: str
 ) -> list[tf.keras.layers.Conv2D]:
     """Convolutions of images of side 64, kernel 4, stride 2, VALID, of depth d, 2d, 4d, ..., at most four."""
     return [
@@ -138,7 +140,7 @@ def _convolutions(
             depth * 2**i,
             4,
             2,
-            dtype=policy,
+            dtype=dtype_policy,
             name=f"convolution_{i}",
             activation=activations.convolution(activation, side**2),
         )

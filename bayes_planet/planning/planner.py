@@ -68,8 +68,7 @@ class Planner:
             if axis:
                 start = State(*(tf.tile(value[None], [axis, 1, 1]) for value in start))
             rows = self._rows(actions, axis, repeated)
-            shared = "draws" if axis else "no"
-            imagined = rssm.imagine(rows, start, seed=seed, weights=weights, shared_noise=shared, unroll=True)
+            imagined = rssm.imagine(rows, start, seed=seed, weights=weights, shared_noise=bool(axis), unroll=True)
             return self._returns(self.returns(imagined.features), axis, batch, repeated)
 
         return cross_entropy_method(

@@ -150,17 +150,6 @@ class MetricsWriter:
         metadata = create_summary_metadata(display_name=None, description=None)
         self._tf.summary.write(name, self._tf.constant(bins), metadata=metadata)
 
-    def image(self, name: str, image: np.ndarray, step: int) -> None:
-        """Puts a picture on TensorBoard's image page.
-
-        Args:
-            name: such as `open_loop/frames`.
-            image: uint8 [height, width, 3].
-            step: environment steps so far.
-        """
-        with self._os_errors(), self._summaries.as_default():
-            self._tf.summary.image(name, np.asarray(image)[None], step=step)
-
     def video(self, name: str, frames: np.ndarray, step: int, fps: float = 15) -> None:
         """Puts a video on TensorBoard's image page, where it plays as an animated GIF.
 

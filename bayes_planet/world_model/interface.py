@@ -24,13 +24,13 @@ class Imagination(Protocol):
         *,
         seed: tf.Tensor,
         weights: Any = None,
-        shared_noise: str = "no",
+        shared_noise: bool = False,
         unroll: bool = False,
     ) -> State:
         """The State [B, T, ...] after each of the actions [B, T, A], without observations.
 
         Where `weights` holds S draws there is an axis S in front of everything. None: the posterior mean.
-        `shared_noise` is no, or draws (a row has the same state noise under every draw). `unroll` may be ignored.
+        With `shared_noise` a row has the same state noise under every draw. `unroll` may be ignored.
         """
 
 

@@ -1,4 +1,4 @@
-"""The recurrent state-space model: a deterministic and a stochastic state, with transition weights that may be uncertain."""
+"""The recurrent state-space model: a deterministic and a stochastic state; transition weights may be uncertain."""
 
 import contextlib
 from collections.abc import Callable
@@ -156,7 +156,7 @@ class RSSM(tf.Module):
         *,
         seed: tf.Tensor,
         weights: dict | None = None,
-        shared_noise: str = "no",
+        shared_noise: bool = False,
         unroll: bool = False,
     ) -> State:
         """Predicts without observations.
@@ -166,8 +166,8 @@ class RSSM(tf.Module):
           state: State [B, ...] (or [S, B, ...]) before the first action.
           seed: int32 [2], for the state noise.
           weights: a weight sample, with a leading axis S if actions have one; None: the posterior mean.
-          shared_noise: no; draws (the S rollouts of a sequence have the same state noise, so that they differ by their
-            weights alone).
+          shared_noise: the S rollouts of a sequence have the same state noise, so that they differ by their weights
+            alone.
           unroll: one copy of the step per time step in the graph, instead of a loop.
 
         Returns:
@@ -181,7 +181,7 @@ class RSSM(tf.Module):
         actions = tf.transpose(actions, to_front)
         shape = tf.concat([tf.shape(actions)[:-1], [self.stochastic_units]], 0)
         drawn = shape  # [T, B, Z] or [T, S, B, Z]
-        if shared_noise == "draws" and time_axis == 2:
+        if shared_noise and time_axis == 2:
             drawn = tf.tensor_scatter_nd_update(shape, [[1]], [1])
         noise = tf.broadcast_to(tf.random.stateless_normal(drawn, seed), shape)
         noise = tf.ensure_shape(noise, [*actions.shape[:-1], self.stochastic_units])

@@ -54,7 +54,7 @@ class Direct(tf.Module):
     def observe_step(self, embedded, action, state, *, seed, weights=None):
         return self._state(embedded, tf.zeros_like(embedded[:, :1]))
 
-    def imagine(self, actions, state, *, seed, weights=None, shared_noise="no", unroll=None):
+    def imagine(self, actions, state, *, seed, weights=None, shared_noise=False, unroll=None):
         weights = bayesian_layers.posterior_mean(self, compact=True) if weights is None else weights
         x, steps = state.sample, []
         with bayesian_layers.use_weights(weights):

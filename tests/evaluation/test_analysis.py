@@ -272,7 +272,7 @@ class Shift(tf.Module):
     def observe(self, embedded, actions, state=None, *, seed, weights=None):
         return self._state(embedded), self._state(embedded)
 
-    def imagine(self, actions, state, *, seed, weights=None, shared_noise="no", unroll=None):
+    def imagine(self, actions, state, *, seed, weights=None, shared_noise=False, unroll=None):
         moved = tf.pad(tf.cumsum(actions, -2), [[0, 0]] * (len(actions.shape) - 1) + [[0, STATE_SIZE - ACTION_SIZE]])
         return self._state(state.sample[..., None, :] + moved)
 

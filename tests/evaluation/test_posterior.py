@@ -68,7 +68,6 @@ def test_histograms_in_the_metrics_file_and_on_tensorboard(tmp_path):
     values = histogram_metrics(model.rssm)
     with MetricsWriter(tmp_path) as writer:
         writer.write(values, updates=3, env_steps=30, episodes=1)
-        writer.image("picture", np.full((4, 6, 3), 7, np.uint8), 30)
     (row,) = read_metrics(tmp_path / "metrics.jsonl")
     edges, counts = weight_histograms(weight_statistics(model.rssm))["weight_stddev/prior_mean"]
     histogram = row["histogram/weight_stddev/prior_mean"]
@@ -82,7 +81,6 @@ def test_histograms_in_the_metrics_file_and_on_tensorboard(tmp_path):
     step, plugin, bins = found["histogram/weight_stddev/prior_mean"]
     assert (step, plugin) == (30, "histograms")
     np.testing.assert_allclose(bins, np.stack([edges[:-1], edges[1:], counts], 1), rtol=1e-6)
-    assert found["picture"][1] == "images"
 
 
 def test_tensorboard_itself_serves_the_histogram(tmp_path):

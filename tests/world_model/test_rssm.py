@@ -238,7 +238,7 @@ def test_wrong_sizes_are_named(rssm):
         rssm.imagine(actions[:, 0], a_state(rssm, BATCH), seed=seed(1))
 
 
-@pytest.mark.parametrize("shared", ["no", "draws"])
+@pytest.mark.parametrize("shared", [False, True])
 def test_state_noise_may_be_shared_by_the_draws(rssm, shared):
     """Noise [S, B, T, Z] = (sample - mean) / stddev: which of it is the same, and that the rest is not."""
     start = State(*(tf.tile(value[None], [2, 1, 1]) for value in a_state(rssm, BATCH)))
@@ -252,7 +252,7 @@ def test_state_noise_may_be_shared_by_the_draws(rssm, shared):
         "rows": np.allclose(noise, noise[:, :1], atol=1e-4),
         "steps": np.allclose(noise, noise[:, :, :1], atol=1e-4),
     }
-    assert same == {"draws": shared == "draws", "rows": False, "steps": False}
+    assert same == {"draws": shared, "rows": False, "steps": False}
 
 
 @pytest.mark.parametrize("layers", [["prior_mean"], ["gru"], ["prior_input"]])

@@ -1,4 +1,4 @@
-"""From the latent features (sample and deterministic state) to the mean of what is observed. Every output is float32."""
+"""From the latent features (sample, deterministic state) to the mean of what is observed. Every output is float32."""
 
 import tensorflow as tf
 

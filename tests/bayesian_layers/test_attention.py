@@ -267,5 +267,33 @@ def test_config_and_saving(tmp_path):
     )
 
 
+@pytest.mark.parametrize("cls", LAYERS)
+def test_a_layer_that_is_not_built_has_no_weights_to_sample(cls):
+    layer = cls(2, 3)
+    holders = (layer, tf.keras.Sequential([tf.keras.layers.ReLU(), bl.MaskedLocalAttention1D(2, 3)]))
+    for holder in holders:
+        for read in (lambda root: bl.sample_weights(root, [0, 1]), bl.posterior_mean, bl.weight_kl, bl.signal_to_noise):
+            with pytest.raises(ValueError, match="has no projections yet. Call it once"):
+                read(holder)
+    assert bl.sample_weights(cls(2, 3, kernel_initializer="zeros"), [0, 1]) == {}
+    layer(QUERY, VALUE)
+    assert len(bl.sample_weights(layer, [0, 1])) == 4
+
+
+def test_predict_calls_a_module_once_that_holds_one():
+    class Module(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = LAYERS[0](2, 3, kernel_initializer=wide())
+
+        def __call__(self, x):
+            return self.attention(x, x)
+
+    module = Module()
+    predicted = bl.predict(module, QUERY, samples=2, seed=[1, 2])
+    with bl.use_weights(bl.sample_weights(module, predicted.seeds[1], shared=True)):
+        np.testing.assert_allclose(predicted.values[1], module(QUERY), rtol=1e-4, atol=1e-5)
+
+
 def test_alias():
     assert bl.VariationalMultiHeadAttention is bl.MultiHeadAttentionReparameterization

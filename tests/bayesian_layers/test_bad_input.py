@@ -5,6 +5,7 @@ import pytest
 
 import bayes_planet  # noqa: F401  (selects Keras 2)
 from bayes_planet import bayesian_layers as bl
+from bayes_planet.bayesian_layers.evaluation import measures
 
 import tensorflow as tf  # isort: skip
 
@@ -33,6 +34,38 @@ X = tf.ones([4, 3])
 def test_negative_stddev(make):
     with pytest.raises(ValueError, match=r"stddev.*-0\.1.*Accepted"):
         make()
+
+
+@pytest.mark.parametrize(
+    ("make", "argument"),
+    [
+        (lambda number: bl.RandomFourierFeatures(1, num_features=number), "num_features"),
+        (lambda number: bl.MADE(units=number), "units"),
+        (lambda number: bl.MADE(hidden_dims=[4, number]), "a size in hidden_dims"),
+        (lambda number: bl.Discretize(num_bins=number), "num_bins"),
+        (lambda number: bl.NCPCategoricalPerturb(number), "input_dim"),
+        (lambda number: bl.MixtureLogistic(number), "num_components"),
+        (lambda number: bl.MixtureLogistic(2, num_components=number), "num_components"),
+        (lambda number: bl.DeepEnsemble(tf.keras.Sequential, members=number), "members"),
+        (lambda number: measures.reliability(np.eye(2), [0, 1], bins=number), "bins"),
+        (lambda number: bl.SWAG(trained(), rank=number), "rank"),
+        *(
+            (lambda number, name=name: bl.predict(trained(), X, **{name: number}), name)
+            for name in ("samples", "batch_size", "draws_at_once")
+        ),
+    ],
+)
+def test_numbers_that_are_not_whole(make, argument):
+    """Nothing is cut off: 2.9 is not 2."""
+    for number in (2.9, 0, -3, True, np.nan, "3"):
+        least = "2 or more" if argument in ("num_bins", "rank") else "a positive integer"
+        with pytest.raises(ValueError, match=rf"{argument}.* is .*{number}.*Accepted: .*{least}"):
+            make(number)
+    make(np.int64(3)), make(3.0)
+
+
+def trained():
+    return tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(3,))])
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,23 @@
 """BatchEnsemble layers against one Keras layer a member, whose kernel is W times the outer product of the factors."""
 
 import itertools
+import json
 
 import numpy as np
 import pytest
 
 import bayes_planet  # noqa: F401  (selects Keras 2)
 from bayes_planet import bayesian_layers as bl
-from bayes_planet.bayesian_layers.ensembles import rank1
 
 import tensorflow as tf  # isort: skip
 
 MEMBERS, EXAMPLES = 3, 2
+OPTIONS = {
+    "rank": 2,
+    "use_additive_perturbation": True,
+    "min_perturbation_value": -0.25,
+    "max_perturbation_value": np.float32(0.5),
+}
 keras = tf.keras.layers
 
 
@@ -28,7 +34,7 @@ def spread_out(layer):
 def member_of(layer, keras_class, k, inputs):
     """The Keras layer that member k of `layer` is."""
     config = {name: value for name, value in layer.get_config().items() if not name.startswith(("alpha", "gamma"))}
-    for name in ("rank", "ensemble_size", *rank1._OPTIONS):
+    for name in ("ensemble_size", *OPTIONS):
         config.pop(name, None)
     member = keras_class.from_config(config)
     member.build(inputs.shape)
@@ -319,6 +325,39 @@ def test_configs_and_checkpoints(family, tmp_path):
     assert not np.allclose(outputs_of(clone, x), expected)
     tf.train.Checkpoint(model=clone).read(str(tmp_path / "checkpoint")).assert_consumed()
     np.testing.assert_allclose(outputs_of(clone, x), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("family", ["BatchEnsemble", "Rank1"])
+@pytest.mark.parametrize(
+    ("name", "arguments", "shape"),
+    [
+        ("Dense", [3], [5]),
+        ("Conv1D", [3, 2], [4, 5]),
+        ("Conv2D", [3, 2], [4, 4, 5]),
+        ("LSTMCell", [3], [5]),
+        ("GRUCell", [3], [5]),
+    ],
+)
+def test_configs_hold_all_options(family, name, arguments, shape):
+    """A copy from the config has factors of rank 2 that are added; random ones are clipped to [-1/4, 1/2]."""
+    layer = getattr(bl, name + family)(*arguments, ensemble_size=1, **OPTIONS)
+    config = layer.get_config()
+    assert {option: config[option] for option in OPTIONS} == {**OPTIONS, "max_perturbation_value": 0.5}
+    copy = type(layer).from_config(json.loads(json.dumps(config)))
+    copy.build([None, *shape])
+    assert copy.alpha.shape == [2, 1, 5]
+    if name != "Dense":
+        return
+    if family == "Rank1":
+        for factor in (copy.alpha_initializer, copy.gamma_initializer):
+            factor.mean.assign(normal(factor.mean.shape, 3))
+    weights = bl.posterior_mean(copy)
+    x, entry = normal([4, 5]), weights.get(bl.layer_key(copy), {"alpha": copy.alpha, "gamma": copy.gamma})
+    assert family == "BatchEnsemble" or max(np.max(entry["alpha"]), np.max(entry["gamma"])) == 0.5
+    with bl.use_weights(weights or None):
+        y = copy(x)
+    expected = sum((x + entry["alpha"][r]) @ copy.kernel + entry["gamma"][r] for r in range(2))
+    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.slow

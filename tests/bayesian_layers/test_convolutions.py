@@ -176,6 +176,50 @@ def test_losses_config_gradients_and_plain_weights(name, flip):
     assert plain.losses == []
 
 
+DILATED = [
+    (bl.Conv1DTransposeReparameterization, KERAS.Conv1DTranspose, [2, 4, 3]),
+    (bl.Conv2DTransposeFlipout, KERAS.Conv2DTranspose, [2, 4, 3, 3]),
+    (bl.Conv3DTransposeReparameterization, KERAS.Conv3DTranspose, [2, 3, 4, 3, 3]),
+    (bl.Conv3DTransposeFlipout, KERAS.Conv3DTranspose, [2, 3, 4, 3, 3]),
+]
+
+
+@pytest.mark.parametrize("padding", ["valid", "same"])
+@pytest.mark.parametrize(("cls", "parent", "shape"), DILATED)
+def test_a_transposed_convolution_keeps_its_dilation(cls, parent, shape, padding):
+    """A copy from the config, random or plain, is Keras' layer with a kernel that has zeros in between."""
+    space = len(shape) - 2
+    x = tf.random.stateless_normal(shape, [5, 5])
+    kernel = tf.random.stateless_normal([2] * space + [4, 3], [1, 2]).numpy()
+    spread = np.zeros([3] * space + [4, 3], np.float32)
+    spread[(slice(None, None, 2),) * space] = kernel
+    reference = parent(4, 3, padding=padding, use_bias=False)
+    reference.build(shape)
+    reference.set_weights([spread])
+    for initializer in (posterior(), "zeros"):
+        layer = cls(4, 2, padding=padding, dilation_rate=2, use_bias=False, kernel_initializer=initializer)
+        copy = cls.from_config(layer.get_config())
+        assert copy.get_config()["dilation_rate"] == (2,) * space
+        copy.build(shape)
+        if initializer == "zeros":
+            copy.set_weights([kernel])
+            y = copy(x)
+        else:
+            with bl.use_weights({bl.layer_key(copy): {"kernel": tf.constant(kernel)}}):
+                y = copy(x)
+        np.testing.assert_allclose(y, reference(x), rtol=1e-5, atol=1e-5)
+        assert copy.compute_output_shape([None, *shape[1:]]) == [None, *y.shape[1:]]
+        assert copy.compute_output_shape([None] * (space + 1) + [3])[1:-1] == [None] * space
+
+
+def test_a_dilated_3d_layer_has_no_keras_counterpart():
+    model = tf.keras.Sequential(
+        [tf.keras.Input([3, 3, 3, 2]), bl.Conv3DTransposeReparameterization(2, 2, dilation_rate=2)]
+    )
+    with pytest.raises(ValueError, match="dilation_rate=.*Accepted: a rate of 1"):
+        bl.to_deterministic(model)
+
+
 def test_embedding():
     layer = bl.EmbeddingReparameterization(7, 4, embeddings_initializer=posterior(), mask_zero=True)
     x = tf.constant([[1, 2, 0], [6, 6, 3]])

@@ -265,7 +265,36 @@ def test_wrong_use():
     for seed in (7, [1, 2, 3], 1.5, "a", [0.1, 0.2]):
         with pytest.raises(ValueError, match="two integers"):
             layer(x, seed=seed)
-    with pytest.raises(ValueError, match="mean_constraint"):
+    with pytest.raises(ValueError, match="kernel_constraint of .*mean_constraint"):
         bl.DenseReparameterization(4, kernel_constraint="non_neg")(x)
     with pytest.raises(ValueError, match="SparseTensor"):
         layer(tf.sparse.from_dense(x))
+
+
+@pytest.mark.parametrize(
+    ("make", "shape", "argument"),
+    [
+        (lambda **kw: bl.DepthwiseConv1DFlipout(2, **kw), [None, 4, 3], "depthwise_constraint"),
+        (lambda **kw: bl.SeparableConv1DReparameterization(2, 2, **kw), [None, 4, 3], "pointwise_constraint"),
+        (lambda **kw: bl.GRUCellReparameterization(2, **kw), [None, 3], "recurrent_constraint"),
+        (lambda **kw: bl.EmbeddingReparameterization(3, 2, **kw), [None], "embeddings_constraint"),
+        (lambda **kw: bl.DenseRank1(2, bias_initializer="trainable_normal", **kw), [None, 3], "bias_constraint"),
+    ],
+)
+def test_the_error_of_a_constraint_names_the_argument(make, shape, argument):
+    with pytest.raises(ValueError, match=f"^{argument} of layer"):
+        make(**{argument: "non_neg"}).build(shape)
+
+
+def test_a_random_weight_cannot_be_set():
+    layer, plain = build(bl.DenseFlipout), bl.DenseFlipout(4, kernel_initializer="zeros")
+    plain.build([None, 3])
+    mean = layer.kernel_initializer.mean.numpy()
+    for value in (tf.ones(mean.shape), np.ones(mean.shape), bl.random_variables.Normal(mean, 1.0)):
+        with pytest.raises(ValueError, match=r"kernel of layer .* use_weights .*posterior\('kernel'\).mean.assign"):
+            layer.kernel = value
+    np.testing.assert_array_equal(layer.kernel.distribution.mean(), mean)
+    layer.bias = tf.ones([4])  # that of a plain weight is Keras'
+    plain.kernel = tf.ones(plain.kernel.shape)
+    x = tf.random.stateless_normal([2, 3], [1, 2])
+    np.testing.assert_allclose(plain(x), np.sum(x, -1, keepdims=True).repeat(4, 1), rtol=1e-5)

@@ -331,3 +331,30 @@ def test_wrong_use():
     config = bl.DenseVariational(2, bl.posterior_mean_field, bl.prior_trainable).get_config()
     with pytest.raises(ValueError, match="not known here"):
         bl.DenseVariational.from_config({**config, "make_prior_fn": {"function": "nobody"}})
+
+
+def test_a_mask_goes_through_as_through_a_dense_layer():
+    words = np.array([[5, 3, 0], [1, 2, 4]])
+    embedded = tf.keras.layers.Embedding(9, 3, mask_zero=True)(words)
+    np.testing.assert_array_equal(build()(embedded)._keras_mask, words != 0)
+
+
+def test_an_unknown_number_of_draws():
+    layer = build()
+    weights = bl.sample_weights(layer, [0, 1], samples=3)
+    x = tf.random.stateless_normal([3, 4, 3], [0, 1])
+    with bl.use_weights(weights):
+        expected = layer(x)
+    signature = {bl.layer_key(layer): {"kernel_and_bias": tf.TensorSpec([None, 8])}}
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 4, 3]), signature])
+    def traced(x, weights):
+        with bl.use_weights(weights):
+            return layer(x)
+
+    np.testing.assert_allclose(traced(x, weights), expected, rtol=1e-6)
+    for draw in range(3):
+        vector = weights[bl.layer_key(layer)]["kernel_and_bias"][draw].numpy()
+        np.testing.assert_allclose(
+            expected[draw], x[draw] @ vector[:6].reshape(3, 2) + vector[6:], rtol=1e-4, atol=1e-6
+        )

@@ -9,6 +9,7 @@ from bayes_planet.bayesian_layers.layers.products import flipout as weight_flipo
 from bayes_planet.bayesian_layers.samples import seeds
 
 import tensorflow as tf  # isort: skip
+import tensorflow_probability as tfp  # isort: skip
 
 X = tf.random.stateless_normal([4, 6, 3], [9, 9])
 CELLS = [bl.LSTMCellReparameterization, bl.LSTMCellFlipout, bl.GRUCellFlipout]
@@ -236,3 +237,59 @@ def test_dense_flipout_shares_what_flipout_layers_have():
     )
     expected = x @ entry["kernel_mean"] + ((x * s) @ (entry["kernel"] - entry["kernel_mean"])) * r
     np.testing.assert_allclose(layer(x, seed=seeds.fold(tf.constant([3, 4]), 0)), expected, atol=1e-6)
+
+
+FLIPOUT = {
+    "dense": lambda posterior: bl.DenseFlipout(2, kernel_initializer=posterior).build([None, 3]),
+    "conv": lambda posterior: bl.Conv1DFlipout(2, 2, kernel_initializer=posterior).build([None, 5, 3]),
+    "depthwise": lambda p: bl.DepthwiseConv1DFlipout(2, depthwise_initializer=p).build([None, 5, 3]),
+    "lstm": lambda posterior: bl.LSTMCellFlipout(2, recurrent_initializer=posterior).build([None, 3]),
+    "attention": lambda p: bl.MultiHeadAttentionFlipout(1, 2, kernel_initializer=p).build([None, 3, 4]),
+}
+
+
+@pytest.mark.parametrize("kind", FLIPOUT)
+def test_flipout_refuses_posteriors_that_are_not_symmetric(kind):
+    """With signs, a log-normal weight, which is positive, would be negative in one of 20 examples."""
+    for refused in ("trainable_log_normal", "trainable_half_cauchy", "trainable_mixture_of_deltas"):
+        with pytest.raises(ValueError, match="Accepted: posteriors with independent elements that are symmetric"):
+            FLIPOUT[kind](refused)
+    for accepted in ("trainable_cauchy", "trainable_normal_shared_stddev", "trainable_deterministic", "he_normal"):
+        FLIPOUT[kind](accepted)
+
+
+def test_flipout_refuses_correlated_weights_which_others_take():
+    """Var[w1 + w2] = 0 for w2 = -w1; signs of their own would make it 2."""
+    together = bl.TrainableTriangularNormal()
+    with pytest.raises(ValueError, match="FunctionValues.*independent elements"):
+        bl.DenseFlipout(1, kernel_initializer=together).build([None, 2])
+    layer, x = bl.DenseReparameterization(1, use_bias=False, kernel_initializer=together), tf.ones([1, 2])
+    layer.build(x.shape)
+    raw = np.array([[np.log(np.e - 1), 0], [-1, -30]], np.float32)  # softplus of the diagonal: 1 and nearly 0
+    layer.kernel_initializer.raw_tril.assign(tfp.math.fill_triangular_inverse(raw)[None])
+    draws = np.array([layer(x, seed=[n, 0]).numpy().item() for n in range(20)])
+    np.testing.assert_allclose(draws, 0, atol=1e-5)
+    assert float(tf.reduce_sum(layer.posterior("kernel").distribution().variance())) == pytest.approx(2, rel=1e-5)
+
+
+@pytest.mark.parametrize("posterior", ["cauchy", "two points"])
+def test_flipout_with_symmetric_posteriors_that_are_not_normal(posterior):
+    """One weight w and x = 1: outputs are draws of w. Quartiles of a Cauchy, and the points of two points."""
+    if posterior == "cauchy":
+        kernel = bl.initializers.TrainableCauchy(tf.keras.initializers.Constant(0.7), 0.2)
+    else:
+        kernel = bl.initializers.TrainableMixtureOfDeltas(2, "glorot_uniform")
+    layer = bl.DenseFlipout(1, use_bias=False, kernel_initializer=kernel)
+    layer.build([None, 1])
+    if posterior == "two points":
+        layer.kernel_initializer.loc.assign([[[0.5, 0.9]]])
+    draws = []
+    for n in range(8):
+        with bl.use_weights(bl.sample_weights(layer, [n, 0], samples=25)):
+            draws.append(layer(tf.ones([1, 20, 1])))
+    draws = np.concatenate(draws).ravel()
+    if posterior == "cauchy":
+        np.testing.assert_allclose(np.quantile(draws, [0.25, 0.5, 0.75]), [0.5, 0.7, 0.9], atol=0.08)
+    else:
+        np.testing.assert_allclose(np.unique(np.round(draws, 5)), [0.5, 0.9])
+        assert np.mean(draws) == pytest.approx(0.7, abs=0.01)

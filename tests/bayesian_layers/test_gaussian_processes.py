@@ -338,3 +338,63 @@ def test_bayesian_linear_model_against_numpy():
     copy.build([None, 2])
     copy.set_weights(model.get_weights())
     np.testing.assert_allclose(copy(X).distribution.mean(), y.mean())
+
+
+@pytest.mark.parametrize("posterior", POSTERIORS)
+def test_a_scale_of_the_kl_that_changes_is_followed(posterior):
+    """An annealed scale, as a variable or a KLScale: the layer once kept the number it had when it was made."""
+    for scale in (tf.Variable(1.0, dtype=tf.float64), bl.scale_kl(bl.DenseFlipout(1), 1)):
+        prior = bl.regularizers.NormalKLDivergence(stddev=1.0, scale_factor=scale)
+        layer = sparse(posterior, inducing_outputs_regularizer=prior)
+        (divergence,) = bl.weight_kl(layer).values()
+        assert divergence > 1
+        for value in (1.0, 0.25, 0.0):
+            scale.assign(value)
+            np.testing.assert_allclose(layer.losses, [value * divergence], rtol=1e-5)
+        prior.scale_factor = 3.0
+        np.testing.assert_allclose(layer.losses, [3 * divergence], rtol=1e-5)
+    config = layer.get_config()
+    earlier = {"class_name": "bayes_planet>FunctionKLDivergence", "config": {"mean": 0.0, "stddev": 2.0}}
+    copy = bl.SparseGaussianProcess.from_config({**config, "inducing_outputs_regularizer": earlier})
+    assert copy.inducing_outputs_regularizer.stddev == 2.0
+
+
+def test_draws_and_inputs_whose_numbers_are_unknown_when_traced():
+    layer = sparse(bl.TrainableTriangularNormal(), inducing_inputs_regularizer="normal_kl_divergence")
+    weights = bl.sample_weights(layer, [0, 1], samples=3)
+    x = tf.constant(RANDOM.normal(size=[3, 4, 2]))
+    with bl.use_weights(weights):
+        expected, shared = layer(x), layer(x[:1])
+    for draw in range(3):
+        with bl.use_weights(tf.nest.map_structure(lambda value, draw=draw: value[draw], weights)):
+            np.testing.assert_allclose(layer(x[draw]), expected[draw], rtol=1e-6)
+            np.testing.assert_allclose(layer(x[0]), shared[draw], rtol=1e-6)
+    unknown = tf.nest.map_structure(lambda value: tf.TensorSpec([None, *value.shape[1:]], value.dtype), weights)
+    for signature in (tf.nest.map_structure(tf.TensorSpec.from_tensor, weights), unknown):
+
+        @tf.function(input_signature=[tf.TensorSpec([None, 4, 2], tf.float64), signature])
+        def traced(x, weights):
+            with bl.use_weights(weights):
+                return layer(x)
+
+        np.testing.assert_allclose(traced(x, weights), expected, rtol=1e-6)
+        np.testing.assert_allclose(traced(x[:1], weights), shared, rtol=1e-6)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="a leading axis of 3 or 1|one slice a draw"):
+            traced(x[:2], weights)
+    with pytest.raises(ValueError, match=r"holds 3 draws.*shape \[2, 4, 2\]"), bl.use_weights(weights):
+        layer(x[:2])
+
+
+def test_random_inducing_inputs_with_points_as_outputs_under_several_draws():
+    layer = bl.SparseGaussianProcess(
+        1, 4, inducing_inputs_initializer=bl.initializers.TrainableNormal("normal", 0.1),
+        inducing_outputs_initializer="normal",
+    )  # fmt: skip
+    layer.build([None, 2])
+    x = tf.random.stateless_normal([1, 5, 2], [0, 1])
+    weights = bl.sample_weights(layer, [0, 1], samples=3)
+    with bl.use_weights(weights):
+        found = layer(x)
+    for draw in range(3):
+        with bl.use_weights(tf.nest.map_structure(lambda value, draw=draw: value[draw], weights)):
+            np.testing.assert_allclose(found[draw], layer(x[0]), rtol=1e-4, atol=1e-5)

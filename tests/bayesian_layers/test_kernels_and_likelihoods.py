@@ -122,6 +122,37 @@ def test_likelihoods_expect_what_quadrature_finds():
         cases[0][0].expected_log_likelihood(tf.zeros([1, 2]), y)
 
 
+@pytest.mark.parametrize(
+    "likelihood", [bl.GaussianLikelihood(), bl.PoissonLikelihood(), bl.PoissonLikelihood("softplus")]
+)
+def test_likelihoods_never_broadcast_y(likelihood):
+    f, y = tfp.distributions.Normal(tf.constant([[0.1], [0.5], [2.0]]), 0.4), np.array([0.0, 3.0, 1.0])
+    expected = likelihood.expected_log_likelihood(f, y[:, None])
+    assert expected.shape == [3, 1]
+    np.testing.assert_allclose(likelihood.expected_log_likelihood(f, y), expected, rtol=1e-6)
+    flat = tfp.distributions.Normal(f.loc[:, 0], 0.4)
+    np.testing.assert_allclose(likelihood.expected_log_likelihood(flat, y[:, None]), expected[:, 0], rtol=1e-6)
+    for wrong in (y[None], y[:2], np.zeros([3, 2])):
+        with pytest.raises(ValueError, match="y has shape .* Accepted: the same shape"):
+            likelihood.expected_log_likelihood(f, wrong)
+
+
+def test_small_rates_of_softplus_have_logarithms():
+    """log softplus(f) is f far below 0, where float32 has softplus(f) = 0: E log p(y | f) = y m - log y!."""
+    means = tf.Variable([[-120.0], [-60.0], [-36.0]])
+    for count in (0.0, 2.0):
+        with tf.GradientTape() as tape:
+            f = tfp.distributions.Normal(means, 1.0)
+            found = bl.PoissonLikelihood("softplus").expected_log_likelihood(f, tf.fill([3, 1], count))
+        np.testing.assert_allclose(found, count * means - (np.log(2) if count else 0.0), rtol=1e-6, atol=1e-12)
+        np.testing.assert_allclose(tape.gradient(found, means), np.full([3, 1], count), rtol=1e-5, atol=1e-12)
+    rates = (
+        bl.PoissonLikelihood("softplus").conditional(tf.constant([-34.9, -10.0, 0.0, 50.0, 1e4])).log_rate_parameter()
+    )
+    f = np.array([-34.9, -10.0, 0.0, 50.0, 1e4])
+    np.testing.assert_allclose(rates, np.log(np.logaddexp(0.0, f)), rtol=1e-6)
+
+
 @pytest.mark.thorough
 def test_a_deep_process_learns_in_64_dimensions():
     """Three layers on scikit-learn's digits, from the data: without it they stay at chance."""

@@ -210,6 +210,23 @@ def test_vbll_in_fit(kind):
         bl.vbll_loss(Y, tf.zeros([30, 1]))
 
 
+def test_vbll_loss_fits_labels_to_the_head_or_refuses_them():
+    classes, targets = np.array([0, 2, 1]), np.array([1.0, 2.0, 3.0])
+    choose, line = bl.VBLLClassification(3)(X[:3]), bl.VBLLRegression(1)(X[:3])
+    mean, variance = (part.numpy() for part in (choose.distribution.logits_mean, choose.distribution.logits_variance))
+    bound = np.log(np.exp(mean + variance / 2).sum(1)) - mean[np.arange(3), classes]
+    normal = line.distribution
+    misfit = np.square(targets - normal.loc[:, 0]) + normal.epistemic_variance[:, 0]
+    exact = 0.5 * (misfit / 0.1 + np.log(2 * np.pi * 0.1))
+    for y, output, expected in ((classes, choose, bound), (targets, line, exact)):
+        for given in (y, y[:, None], y.tolist(), tf.constant(y), tf.constant(y[:, None])):
+            np.testing.assert_allclose(bl.vbll_loss(given, output), expected, rtol=1e-5)
+    square = bl.VBLLRegression(3)(X[:3])
+    for y, output in ((targets, square), (targets[None], line), (classes[:2], choose), (X[:3], choose)):
+        with pytest.raises(ValueError, match="y has shape .* Accepted: the same shape"):
+            bl.vbll_loss(y, output)
+
+
 def test_vbll_output_passes_into_a_function():
     head = bl.VBLLRegression(1)
     head(X)

@@ -61,3 +61,41 @@ def test_each_channel_has_a_table_and_each_position_a_vector():
         np.testing.assert_allclose(places(X[None]), X[None] + drawn[:, None, :7], atol=1e-6)
     with pytest.raises(ValueError, match="10 positions. Accepted: max_length=9"):
         places(tf.zeros([1, 10, 6]))
+
+
+def test_a_mask_goes_through_the_embedding_of_positions():
+    """Embedding, positions, attention: what is padded must not change the rest."""
+    words = np.array([[5, 3, 0, 0], [1, 2, 4, 6]])
+    layers = [tf.keras.layers.Embedding(9, 6, mask_zero=True), bl.PositionalEmbedding(9)]
+    attention = tf.keras.layers.MultiHeadAttention(2, 3)
+
+    def outputs(words):
+        x = words
+        with bl.use_weights(bl.posterior_mean(layers) if layers[1].built else None):
+            for layer in layers:
+                x = layer(x)
+        return x, attention(x, x)
+
+    outputs(words)
+    x, y = outputs(words)
+    np.testing.assert_array_equal(x._keras_mask, words != 0)
+    np.testing.assert_allclose(y[0, :2], outputs(words[:1, :2])[1][0], atol=1e-6)
+
+
+def test_a_mask_that_the_draws_share():
+    """Embedded words [1, B, T] with a mask [1, B, T], a table of positions for each draw, attention of each draw."""
+    words = np.array([[[5, 3, 0], [1, 2, 4]]])
+    embedding, places = tf.keras.layers.Embedding(9, 6, mask_zero=True), bl.PositionalEmbedding(9)
+    attention = bl.MultiHeadAttentionReparameterization(2, 3)
+    x = places(embedding(words[0]))
+    attention(x, x)
+    weights = bl.sample_weights([places, attention], [0, 1], samples=3)
+    with bl.use_weights(weights):
+        x = places(embedding(words))
+        found = attention(x, x)
+    for draw in range(3):
+        with bl.use_weights(tf.nest.map_structure(lambda value, draw=draw: value[draw], weights)):
+            x = places(embedding(words[0]))
+            np.testing.assert_allclose(found[draw], attention(x, x), atol=1e-5)
+            short = places(embedding(words[0, :1, :2]))
+            np.testing.assert_allclose(found[draw, 0, :2], attention(short, short)[0], atol=1e-5)

@@ -85,3 +85,46 @@ def test_horseshoe_scales_the_kernel(cls):
         expected = tf.nn.conv2d(x, entry["kernel"] * local, 1, "VALID")
     np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-6)
     assert layer.global_scale_regularizer.scale == 1e-5
+
+
+@pytest.mark.parametrize("cls", HORSESHOE)
+@pytest.mark.parametrize("none", [None, ""])
+def test_no_prior_of_a_scale_is_no_kl(cls, none):
+    layer, x = make(cls, global_scale_regularizer=none, local_scale_regularizer=none)
+    assert len(layer.losses) == len(bl.weight_kl(layer)) == 1
+    copy = cls.from_config(layer.get_config())
+    copy.build(x.shape)
+    assert len(copy.losses) == 1 and copy.global_scale_regularizer is None
+    layer, _ = make(cls, global_scale_regularizer="half_cauchy_kl_divergence")
+    assert layer.global_scale_regularizer.scale == 1 and len(layer.losses) == 3
+
+
+@pytest.mark.parametrize("cls", DENSE + CONV[:1])
+def test_posteriors_without_moments_or_with_correlations_are_refused(cls):
+    size, shape = ([2, 1], [None, 2, 2, 1]) if cls in CONV else ([2], [None, 3])
+    refused = ["trainable_cauchy", "trainable_half_cauchy"] + [bl.TrainableTriangularNormal()] * (cls not in CONV)
+    for posterior in refused:
+        layer = cls(*size, kernel_initializer=posterior)
+        with pytest.raises(ValueError, match="independent elements, a mean and a variance.*Reparameterization"):
+            layer.build(shape)
+    for posterior in ("trainable_deterministic", "trainable_normal_shared_stddev", "he_normal"):
+        cls(*size, kernel_initializer=posterior).build(shape)
+
+
+@pytest.mark.parametrize(
+    ("posterior", "mean", "variance"),
+    [
+        (bl.initializers.TrainableLogNormal("zeros", 0.5), np.exp(0.125), np.exp(0.25) * (np.exp(0.25) - 1)),
+        (bl.initializers.TrainableMixtureOfDeltas(3, "ones"), 4 / 3, 2 / 9),
+    ],
+)
+def test_the_noise_has_the_moments_of_posteriors_that_are_not_normal(posterior, mean, variance):
+    """E[y] = sum x m and Var[y] = sum x^2 v; of three points 1, 1, 2 the mean is 4/3 and the variance 2/9."""
+    layer = bl.DenseLocalReparameterization(1, use_bias=False, kernel_initializer=posterior)
+    x = tf.repeat(tf.constant([[1.0, -2.0]]), 20000, 0)
+    layer.build(x.shape)
+    if hasattr(posterior, "num_components"):
+        layer.kernel_initializer.loc.assign(tf.fill([2, 1, 1], 1.0) * [1.0, 1.0, 2.0])
+    y = layer(x, seed=[1, 2]).numpy()
+    assert y.mean() == pytest.approx(-mean, abs=5 * np.sqrt(5 * variance / 20000))
+    assert y.var() == pytest.approx(5 * variance, rel=0.05)

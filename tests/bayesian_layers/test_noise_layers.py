@@ -114,3 +114,14 @@ def test_poisson_process():
         scipy.stats.poisson(0.01 * (3 + 2 * cells[:, 0].numpy())).logpmf(1),
         rtol=1e-4,
     )
+
+
+def test_a_mask_is_doubled_with_the_batch():
+    """The perturbed half is padded where the given half is: a recurrent layer skips the same steps."""
+    x = np.concatenate([np.ones([2, 3, 4]), np.zeros([2, 2, 4])], 1).astype(np.float32)
+    masked = tf.keras.layers.Masking()(x)
+    for layer in (bl.NCPNormalPerturb(0.0, 0.0), bl.NCPCategoricalPerturb(2, probs=0.0)):
+        y = layer(masked)
+        np.testing.assert_array_equal(y._keras_mask, [[1, 1, 1, 0, 0]] * 4)
+    rnn = tf.keras.layers.LSTM(3)
+    np.testing.assert_allclose(rnn(y), np.tile(rnn(x[:, :3]), [2, 1]), atol=1e-6)

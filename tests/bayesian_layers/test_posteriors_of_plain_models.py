@@ -44,6 +44,48 @@ def test_members_are_the_draws():
         bl.DeepEnsemble([3])
 
 
+def test_each_draw_of_a_member_with_random_weights_is_one_of_its_weights():
+    """Draw s of member k is x W, W from the seed; W is N(k, (1 + k)^2), so the moments of the outputs are known."""
+
+    def member(k):
+        spread = bl.initializers.TrainableNormal(tf.keras.initializers.Constant(float(k)), 1.0 + k)
+        return bl.DenseFlipout(1, kernel_initializer=spread)
+
+    ensemble = bl.DeepEnsemble([member(k) for k in range(2)])
+    x = tf.constant([[1.0], [2.0], [1.0]])
+    draws = ensemble.sample_predictions(x, samples=5, seed=[0, 1]).numpy()
+    np.testing.assert_array_equal(ensemble.sample_predictions(x, samples=5, seed=[0, 1]), draws)
+    assert not np.allclose(ensemble.sample_predictions(x, samples=5, seed=[0, 2]), draws)
+    assert len(np.unique(draws[:, 0])) == 5  # each its own draw, not one a member
+    np.testing.assert_allclose(draws[:, 1], 2 * draws[:, 0], rtol=1e-6)  # one function for all of x
+    np.testing.assert_array_equal(draws[:, 2], draws[:, 0])
+    compiled = tf.function(lambda seed: ensemble.sample_predictions(x, 5, seed), autograph=False)
+    np.testing.assert_allclose(compiled(tf.constant([0, 1])), draws, rtol=1e-6)
+    many = np.stack([compiled(tf.constant([n, 2]))[:4, 0, 0] for n in range(150)])
+    for k in range(2):
+        own = many[:, k::2]
+        assert own.mean() == pytest.approx(k, abs=4 * (1 + k) / np.sqrt(300))
+        assert own.std() == pytest.approx(1 + k, rel=0.15)
+    with bl.use_weights(bl.posterior_mean(ensemble)):
+        np.testing.assert_allclose(ensemble.sample_predictions(x, 2)[:, 1, 0], [0, 2])
+
+
+def test_members_that_end_in_classes_give_probabilities():
+    logits = [[0.0, 1.0, 2.0], [3.0, 0.0, -1.0]]
+
+    def member(bias):
+        last = tf.keras.layers.Dense(
+            3, kernel_initializer="zeros", bias_initializer=tf.keras.initializers.Constant(bias)
+        )
+        return tf.keras.Sequential([tf.keras.Input([2]), last, bl.Categorical()])
+
+    ensemble = bl.DeepEnsemble([member(bias) for bias in logits])
+    expected = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    draws = ensemble.sample_predictions(X, samples=2)
+    np.testing.assert_allclose(draws, np.repeat(expected[:, None], 64, 1), rtol=1e-5)
+    np.testing.assert_allclose(ensemble(X), np.repeat(expected.mean(0)[None], 64, 0), rtol=1e-5)
+
+
 def test_swag_draws_have_the_collected_moments():
     """Mean and covariance of many draws against those of the weights that were collected, by the paper's formula."""
     model = make()
@@ -118,3 +160,43 @@ def test_pruning_keeps_what_carries_the_function():
         bl.pruned_weights(layer, 1.5)
     with pytest.raises(ValueError, match="without random weights"):
         bl.prune(tf.keras.layers.Dense(1), score)
+
+
+@pytest.mark.parametrize("conv", [False, True])
+def test_pruning_of_a_horseshoe_layer_ranks_its_kernel_alone(conv):
+    """Its scales have no stddev, which once was less than any threshold: the layer gave its bias alone."""
+    x = tf.ones([1, 4, 4, 3] if conv else [1, 3])
+    about_one = bl.initializers.TrainableNormal("ones", 0.1)
+    make = bl.Conv2DHierarchical if conv else bl.DenseHierarchical
+    layer = make(2, *[2] * conv, kernel_initializer=about_one)
+    layer(x)
+    about_one = layer.kernel_initializer
+    about_one.mean.assign(tf.random.stateless_uniform(about_one.mean.shape, [0, 1], 1.0, 2.0))
+    unpruned, half, all_ = (bl.pruned_weights(layer, fraction) for fraction in (0.0, 0.5, 1.0))
+    with bl.use_weights(bl.posterior_mean(layer)):
+        expected = layer(x)
+    with bl.use_weights(unpruned):
+        np.testing.assert_array_equal(layer(x), expected)
+    assert np.all(np.abs(expected) > 1e-4)
+    key = bl.layer_key(layer)
+    assert set(bl.signal_to_noise(layer)[key]) == {"kernel"}
+    mean, size = about_one.mean.numpy(), about_one.mean.shape.num_elements()
+    kept = mean >= np.sort(mean.ravel())[size // 2]  # of equal noise
+    np.testing.assert_array_equal(half[key]["kernel"], np.where(kept, mean, 0))
+    assert np.all(all_[key]["kernel"] == 0)
+    for pruned in (half, all_):
+        np.testing.assert_array_equal(pruned[key]["local_scale"], unpruned[key]["local_scale"])
+        assert pruned[key]["global_scale"] > 0
+
+
+def test_heavy_tails_are_ranked_by_their_scale_and_ties_are_cut_to_the_share():
+    layer = bl.DenseReparameterization(4, kernel_initializer=bl.initializers.TrainableCauchy("ones", 0.5))
+    layer.build([None, 2])
+    layer.kernel_initializer.loc.assign([[1.0, -2, 3, 4], [5, 6, 7, 8]])
+    (ratios,) = bl.signal_to_noise(layer).values()
+    np.testing.assert_allclose(ratios["kernel"], [[2, 4, 6, 8], [10, 12, 14, 16]], rtol=1e-5)
+    (entry,) = bl.pruned_weights(layer, 0.25).values()
+    np.testing.assert_array_equal(entry["kernel"], [[0, 0, 3, 4], [5, 6, 7, 8]])
+    layer.kernel_initializer.loc.assign(tf.ones([2, 4]))
+    (entry,) = bl.pruned_weights(layer, 0.25).values()
+    assert np.sum(entry["kernel"].numpy() == 0) == 2

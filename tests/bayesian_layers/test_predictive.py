@@ -105,6 +105,23 @@ def test_draws_of_y_have_the_mixtures_quantiles():
     np.testing.assert_allclose(np.quantile(drawn, 0.8, 0), NORMALS.quantile(0.8), atol=0.08)
 
 
+def test_y_is_never_broadcast():
+    y = RNG.normal(size=6).astype(np.float32)  # as many examples as draws: [6] would be a row of [6, 6, 1]
+    loc = RNG.normal(size=(6, 6, 1)).astype(np.float32)
+    column, flat = bl.Predictive(tfd.Normal(loc, 0.5)), bl.Predictive(tfd.Normal(loc[..., 0], 0.5))
+    expected = np.log(stats.norm.pdf(y, loc[..., 0], 0.5).mean(0))
+    np.testing.assert_allclose(column.log_prob(y), expected[:, None], rtol=1e-4)
+    np.testing.assert_allclose(flat.log_prob(y[:, None]), expected, rtol=1e-4)
+    np.testing.assert_allclose(column.cdf(y)[:, 0], stats.norm.cdf(y, loc[..., 0], 0.5).mean(0), atol=1e-6)
+    np.testing.assert_allclose(bl.Predictive(loc).cdf(y)[:, 0], (loc[..., 0] <= y).mean(0), atol=1e-6)
+    np.testing.assert_allclose(flat.cdf(0.3), stats.norm.cdf(0.3, loc[..., 0], 0.5).mean(0), atol=1e-6)
+    for given in (y, y[:, None]):
+        for predictive in (column, flat):
+            assert bl.evaluate(predictive, given).numbers["nll"] == pytest.approx(-expected.mean(), rel=1e-4)
+    with pytest.raises(ValueError, match="y has shape"):
+        column.log_prob(y[None])
+
+
 @pytest.mark.parametrize(
     "call, message",
     [

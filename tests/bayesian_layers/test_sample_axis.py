@@ -237,3 +237,54 @@ def test_to_bayesian_names_what_stays_deterministic():
         bl.to_bayesian(usual)
     with pytest.raises(ValueError, match="'batch_normalization.*has no Bayesian form"):
         bl.to_bayesian(model, strict=True)
+
+
+class SelfAttention(bl.MultiHeadAttentionReparameterization):
+    def __call__(self, x):
+        return super().__call__(x, x)
+
+
+UNKNOWN_AXES = {
+    "dense": (lambda: bl.DenseReparameterization(2), [3]),
+    "dense of sequences": (lambda: bl.DenseFlipout(2), [4, 3]),
+    "convolution": (lambda: bl.Conv1DReparameterization(2, 2), [4, 3]),
+    "flipout convolution": (lambda: bl.Conv1DFlipout(2, 2), [4, 3]),
+    "depthwise": (lambda: bl.SeparableConv1DReparameterization(2, 2), [4, 3]),
+    "embedding": (lambda: bl.EmbeddingReparameterization(5, 2), [4]),
+    "positions": (lambda: bl.PositionalEmbedding(4), [4, 3]),
+    "attention": (lambda: SelfAttention(2, 3), [4, 3]),
+    "dense of one vector": (lambda: bl.DenseVariational(2, bl.posterior_mean_field, bl.prior_trainable), [3]),
+}
+
+
+@pytest.mark.parametrize("name, samples", [*((name, 3) for name in UNKNOWN_AXES), ("convolution", 40)])
+def test_axes_of_unknown_size_are_checked_when_they_run(name, samples):
+    """Two slices under three draws: the second was once used twice. A known one under an unknown number of draws."""
+    make, shape = UNKNOWN_AXES[name]
+    layer = make()
+    dtype = tf.int32 if name == "embedding" else tf.float32
+    x = tf.random.stateless_uniform([samples, 2, *shape], [0, 1], 0, 5, dtype)
+    layer.build([None, *shape])
+    weights = bl.sample_weights(layer, [0, 1], samples=samples)
+    with bl.use_weights(weights):
+        expected, shared = layer(x), layer(x[:1])
+    known = tf.nest.map_structure(tf.TensorSpec.from_tensor, weights)
+    unknown = tf.nest.map_structure(lambda value: tf.TensorSpec([None, *value.shape[1:]], value.dtype), weights)
+
+    def traced(rows, weights_signature):
+        @tf.function(input_signature=[tf.TensorSpec([rows, 2, *shape], x.dtype), weights_signature])
+        def function(x, weights):
+            with bl.use_weights(weights):
+                return layer(x)
+
+        return function
+
+    for signature in (known, unknown):
+        function = traced(None, signature)
+        np.testing.assert_allclose(function(x, weights), expected, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(function(x[:1], weights), shared, rtol=1e-4, atol=1e-6)
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            function(x[: samples - 1], weights)
+    np.testing.assert_allclose(traced(samples, unknown)(x, weights), expected, rtol=1e-4, atol=1e-6)
+    with pytest.raises(ValueError, match=f"holds {samples} draws"):
+        traced(samples - 1, known)(x[: samples - 1], weights)

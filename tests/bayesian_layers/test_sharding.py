@@ -79,7 +79,7 @@ def test_own_draws_have_the_right_distribution(outcome):
 def test_errors_say_what_to_do(outcome):
     _, found = check(outcome, "errors")
     for place in ("seed", "seed outside"):
-        assert "without a seed" in found[place] and "layer(x, seed=" in found[place]
+        assert "without a seed" in found[place] and "layer(x, seed=[0, step]) and other(x, seed=[1, " in found[place]
     assert "inside a tf.function" in found["eager"]
     assert "has 2 axes, but the variable 'up/bias'" in found["axes"]
     assert "splits along ['data']. Accepted: ['model'] or None" in found["unknown"]

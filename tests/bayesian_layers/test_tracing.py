@@ -226,6 +226,34 @@ def test_an_argument_comes_back_as_a_random_variable():
     np.testing.assert_allclose(again, tf.broadcast_to(total[:, None, None], [4, 2, 2]), rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "slices, means",
+    [
+        (0, [0, 1, 2]),
+        (tf.constant(2), [6, 7, 8]),
+        (slice(1, None), [[3, 4, 5], [6, 7, 8]]),
+        ((slice(None), None), [[[0, 1, 2]], [[3, 4, 5]], [[6, 7, 8]]]),
+        ((..., 1, slice(None)), [3, 4, 5]),
+        ((..., 0), None),
+        ((slice(None), 0), None),
+        ((0, 1), None),
+        ((slice(None), slice(0, 2)), None),
+        ((slice(None), slice(None), None), None),
+    ],
+)
+def test_slices_have_the_distribution_of_their_values(slices, means):
+    """A slice along the batch is a random variable, a part of the events a tensor."""
+    loc = tf.reshape(tf.range(9.0), [3, 3])
+    variable = bl.RandomVariable(tfd.MultivariateNormalDiag(loc, 1e-3 * tf.ones([3, 3])))
+    part = variable[slices]
+    np.testing.assert_array_equal(part, variable.numpy()[slices])
+    assert isinstance(part, bl.RandomVariable) == (means is not None)
+    if means is not None:
+        np.testing.assert_array_equal(part.distribution.mean(), means)
+    elements = bl.RandomVariable(tfd.Normal(loc, 1e-3))[..., 0]  # no events
+    np.testing.assert_array_equal(elements.distribution.mean(), [0, 3, 6])
+
+
 def test_comparisons_see_the_value():
     x, y = rv.Normal(0.0, 1.0, value=2.0), rv.Normal(0.0, 1.0, value=3.0)
     assert x == 2.0 and x != y and x < y

@@ -86,6 +86,18 @@ def test_restarts_bring_all_codes_into_use(ema):
     assert error < 1.0  # 0.02 within a cluster, 25 from one to the next, 62 from the middle
 
 
+@pytest.mark.parametrize("dtype", ["float64", "mixed_bfloat16"])
+@pytest.mark.parametrize(("restart", "usage"), [(0.1, 1.0), (2.5, 2.5)])
+def test_restarts_in_other_dtypes(dtype, restart, usage):
+    """Of one batch of equal vectors every code becomes that vector, and counts as used as often as `restart` asks."""
+    layer = bl.VectorQuantizer(5, dtype=dtype, restart=restart, ema=0.99)
+    layer(tf.fill([4, 3], tf.constant(0.75, layer.compute_dtype)), training=True)
+    np.testing.assert_array_equal(layer.table, np.full([5, 3], 0.75))
+    np.testing.assert_array_equal(layer.usage, np.full([5], usage))
+    np.testing.assert_array_equal(layer.sums, np.full([5, 3], 0.75 * usage))
+    assert layer.table.dtype == layer.usage.dtype == layer.variable_dtype
+
+
 def test_configs_and_errors():
     layer = bl.VectorQuantizer(4, 3, reduction="mean", ema=0.9, restart=0.2)
     assert bl.VectorQuantizer.from_config(layer.get_config()).get_config() == layer.get_config()

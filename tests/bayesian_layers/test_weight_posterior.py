@@ -132,6 +132,48 @@ def test_default_initializers_differ_and_seeded_ones_do_not():
     assert np.all(seeded[0].mean.numpy() != seeded[2].mean.numpy())
 
 
+class Filled(tf.keras.initializers.Initializer):
+    """Without a get_config, as Keras allows: that of the base class is {}."""
+
+    def __init__(self, value=0.0):
+        self.value = value
+
+    def __call__(self, shape, dtype=None, **kwargs):
+        return tf.fill(shape, tf.constant(self.value, dtype))
+
+
+class Scaled(tf.keras.initializers.RandomUniform):
+    """With the get_config of a parent that does not know its own argument."""
+
+    def __init__(self, scale=0.0, minval=1.0, maxval=1.5, seed=None):
+        super().__init__(minval, maxval, seed)
+        self.scale = scale
+
+    def __call__(self, shape, dtype=None, **kwargs):
+        return self.scale * super().__call__(shape, dtype, **kwargs)
+
+
+class Shifted(tf.keras.constraints.Constraint):
+    def __init__(self, shift=0.0):
+        self.shift = shift
+
+    def __call__(self, w):
+        return w + self.shift
+
+
+@pytest.mark.parametrize("seed", [None, 5])
+def test_the_arguments_of_initializers_and_constraints_without_a_config_stay(seed):
+    own = bl.initializers.TrainableNormal(Filled(3.0), Scaled(4.0), mean_constraint=Shifted(0.5), seed=seed)
+    layers = [bl.DenseReparameterization(2, kernel_initializer=own) for _ in range(2)]
+    for layer in layers:
+        layer.build([None, 3])
+        np.testing.assert_array_equal(layer.kernel_initializer.mean, np.full([3, 2], 3.0))
+        np.testing.assert_array_equal(layer.kernel_initializer.mean_value(), np.full([3, 2], 3.5))
+        raw = layer.kernel_initializer.stddev.numpy()
+        assert np.all((raw >= 4) & (raw <= 6))
+    assert layers[0].kernel_initializer.mean_initializer is not layers[1].kernel_initializer.mean_initializer
+
+
 def test_draws_have_the_posteriors_moments():
     initializer = bl.initializers.TrainableNormal(mean_initializer=tf.keras.initializers.Constant(0.4), seed=1)
     initializer([3])

@@ -145,7 +145,7 @@ def test_posteriors_serve_a_layer(alias):
 )
 def test_priors_serve_a_layer(alias):
     posterior = "trainable_log_normal" if alias == "log_normal_kl_divergence" else "trainable_normal"
-    layer = bl.DenseFlipout(4, kernel_initializer=posterior, kernel_regularizer=alias)
+    layer = bl.DenseReparameterization(4, kernel_initializer=posterior, kernel_regularizer=alias)
     x = tf.ones([2, 3])
     with tf.GradientTape() as tape:
         layer(x)
@@ -184,6 +184,27 @@ def test_plain_initializers():
     q = init.OrthogonalRandomFeatures(stddev=0.5, random_norm=False)((8, 20)).numpy()
     np.testing.assert_allclose(q[:, :8].T @ q[:, :8], 2 * np.eye(8), atol=1e-5)
     np.testing.assert_allclose(np.sum(q**2, 0), np.full(20, 2.0), rtol=1e-5)
+
+
+@pytest.mark.parametrize("cls", [init.RandomSign, init.ScaledNormalStdDev, init.OrthogonalRandomFeatures])
+def test_seeded_plain_initializers_give_equal_values(cls):
+    def make(seed):
+        return cls(0.5, seed=seed)
+
+    one, other, none = make(3), make(4), make(None)
+    values = one([8, 24]).numpy()
+    np.testing.assert_array_equal(one([8, 24]), values)
+    np.testing.assert_array_equal(make(3)([8, 24]), values)
+    np.testing.assert_array_equal(tf.function(lambda: one([8, 24]))(), values)
+    # As many pairs agree as by chance: of signs half, of normal numbers none.
+    for first, second in ((other([8, 24]), values), (none([8, 24]), none([8, 24])), (values[:, :8], values[:, 8:16])):
+        assert np.mean(np.equal(first, second)) < 0.7
+    starts = [init.TrainableNormal(make(None), make(None), seed=7) for _ in range(2)]
+    for start in starts:
+        start([8, 4])
+    np.testing.assert_array_equal(starts[0].mean, starts[1].mean)
+    np.testing.assert_array_equal(starts[0].stddev, starts[1].stddev)
+    assert np.mean(np.equal(starts[0].mean, starts[0].stddev)) < 0.8
 
 
 def test_wrong_arguments():

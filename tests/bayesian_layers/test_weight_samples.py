@@ -313,3 +313,24 @@ def test_a_shared_draw_has_no_signs_of_its_own():
     with bl.use_weights(bl.sample_weights(layer, [1, 2])):
         first, second = layer(x)
     assert np.abs(first - second).max() > 1e-3
+
+
+def test_two_layers_need_two_seeds_or_one_sample_for_all():
+    """One seed gives two layers of one size the same noise: the mean of b(a(1)) is 62 for 64 units, and not 0."""
+    wide = bl.initializers.TrainableNormal("zeros", 1.0)
+    up = bl.DenseReparameterization(64, kernel_initializer=wide)
+    down = bl.DenseReparameterization(1, kernel_initializer=wide)
+    model = tf.keras.Sequential([up, down])
+    x = tf.ones([1, 1])
+    model(x)
+
+    @tf.function
+    def once(number):
+        with bl.use_weights(bl.sample_weights(model, tf.stack([number, 0]))):
+            sampled = model(x)
+        apart = down(up(x, seed=tf.stack([number, 0])), seed=tf.stack([number, 1]))
+        return sampled[0, 0], apart[0, 0]
+
+    found = np.array([once(tf.constant(number)) for number in range(400)])
+    np.testing.assert_allclose(found.mean(0), 0, atol=4 * 8 / 20)  # of stddev 8 each
+    np.testing.assert_allclose(found.std(0), 8, rtol=0.2)

@@ -185,8 +185,9 @@ def to_deterministic(model: Any) -> Any:
             derive from a Keras layer, as DenseReparameterization does from Dense, and have its weights.
 
     Raises:
-        ValueError: another layer with random weights (a horseshoe, a Gaussian process), one where it is not looked
-            for (in a Keras wrapper other than TimeDistributed and Bidirectional), or no built model.
+        ValueError: another layer with random weights (a horseshoe, a Gaussian process, a dilated Conv3DTranspose), one
+            where it is not looked for (in a Keras wrapper other than TimeDistributed and Bidirectional), or no built
+            model.
     """
 
     def unbuilt(layer: Any) -> Any:
@@ -207,6 +208,11 @@ def to_deterministic(model: Any) -> Any:
         else:
             return None
         config = layer.get_config()
+        if keras_class is _keras.Conv3DTranspose and max(layer.dilation_rate) > 1:
+            raise ValueError(
+                f"Layer {layer.name!r} of class {type(layer).__name__} has dilation_rate={layer.dilation_rate}, which "
+                "Keras' Conv3DTranspose takes and does not use. Accepted: a rate of 1."
+            )
         for initializer, regularizer in fields:
             if isinstance(initializers.get(config[initializer]), initializers.TrainableDistribution):
                 config[initializer] = "zeros"

@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from bayes_planet.bayesian_layers.samples.module_walk import layers_below
+from bayes_planet.bayesian_layers.samples.sample_axis import is_graph, is_of_keras
 
 PROJECTIONS = ("_query_dense", "_key_dense", "_value_dense", "_output_dense")
 """Attributes of Keras' MultiHeadAttention."""
@@ -73,7 +74,7 @@ class _Copier:
             exchanged = self.exchange(old, self.made) if old.built else None  # one that is never called stays
             if exchanged is not None:
                 return exchanged
-            if _is_graph(old):
+            if is_graph(old):
                 return self._clone(old)
             if type(old) is tf.keras.layers.TimeDistributed:
                 return tf.keras.layers.TimeDistributed(self.copy(old.layer), **base_options(old))
@@ -203,10 +204,6 @@ def base_options(layer: Any) -> dict[str, Any]:
     return {"name": layer.name, "trainable": layer._trainable, "dtype": layer.dtype_policy}
 
 
-def _is_graph(layer: Any) -> bool:
-    return isinstance(layer, tf.keras.Sequential) or bool(getattr(layer, "_is_graph_network", False))
-
-
 def _of_package(layer: Any) -> bool:
     return type(layer).__module__.startswith(__name__.rsplit(".", 2)[0])
 
@@ -216,9 +213,9 @@ def copied_whole(layer: Any) -> bool:
 
     Such are classes of Keras or of this package, and ones that have a config and hold no layers.
     """
-    if _is_graph(layer) or type(layer) is tf.keras.layers.TimeDistributed:
+    if is_graph(layer) or type(layer) is tf.keras.layers.TimeDistributed:
         return False
-    if type(layer).__module__.startswith(("keras", "tf_keras")) or _of_package(layer):
+    if is_of_keras(layer) or _of_package(layer):
         return True
     own_config = type(layer).get_config is not tf.keras.layers.Layer.get_config
     return own_config and not layers_below(layer) and not isinstance(layer, tf.keras.Model)

@@ -7,16 +7,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from tensorflow_probability import distributions as tfd
 
-from bayes_planet.bayesian_layers.samples.weight_samples import posterior_mean, variational_layers
+from bayes_planet.bayesian_layers.distributions.trainable import TrainableDistribution
+from bayes_planet.bayesian_layers.samples.weight_samples import built_layers, posterior_mean
 from bayes_planet.bayesian_layers.samples.weight_scope import layer_key
+
+# Of horseshoe layers: they multiply mean and noise of a kernel's elements alike, and so are no part of their ratios;
+# one of them at 0 would be a whole unit, or the whole layer, at 0.
+_MULTIPLIERS = ("local_scale", "global_scale")
 
 
 class Pruning(NamedTuple):
     """What `prune` found.
 
     Args:
-        fraction: of the random weights that are 0 in `weights`.
+        fraction: of the ranked weights (see `signal_to_noise`) that are 0 in `weights`.
         weights: a weight sample, {layer key: {weight name: tensor}}, the posterior means with zeros.
         scores: {fraction: score} of all that were tried; 0.0 is the model unpruned.
 
@@ -31,23 +37,34 @@ class Pruning(NamedTuple):
 def signal_to_noise(root: Any) -> dict[str, dict[str, tf.Tensor]]:
     """|mean| / stddev of each random weight in `root`, as {layer key: {weight name: tensor}}.
 
+    The scales of horseshoe layers are left out: they do not change the ratios of the kernel that they multiply. A
+    Cauchy or half-Cauchy posterior has neither mean nor stddev: its ratio is |median| / scale. A ratio that is not
+    known (NaN) counts as infinite.
+
     Raises:
         ValueError: a layer is not built.
     """
     ratios: dict[str, dict[str, tf.Tensor]] = {}
-    for layer in variational_layers(root):
-        layer._require_built()
+    for layer in built_layers(root):
         ratios[layer_key(layer)] = {  # type: ignore[arg-type]
-            weight: tf.abs(posterior.mean_value()) / tf.maximum(posterior.distribution().stddev(), 1e-30)
-            for weight, posterior in layer.posteriors().items()
+            weight: _ratio(posterior) for weight, posterior in layer.posteriors().items() if weight not in _MULTIPLIERS
         }
     return ratios
+
+
+def _ratio(posterior: TrainableDistribution) -> tf.Tensor:
+    distribution = posterior.distribution()
+    family = distribution.distribution if isinstance(distribution, tfd.Independent) else distribution
+    noise = family.scale if isinstance(family, (tfd.Cauchy, tfd.HalfCauchy)) else distribution.stddev()
+    ratio = tf.abs(posterior.mean_value()) / tf.maximum(noise, 1e-30)
+    return tf.where(tf.math.is_nan(ratio), tf.constant(np.inf, ratio.dtype), ratio)
 
 
 def pruned_weights(root: Any, fraction: float) -> dict[str, dict[str, tf.Tensor]]:
     """The posterior means as a weight sample, with 0 for the share `fraction` of lowest signal-to-noise ratio.
 
-    All random weights of `root` are ranked together. For `use_weights`, as any sample.
+    All weights that `signal_to_noise` knows are ranked together, of equal ones the first go first. For `use_weights`,
+    as any sample.
 
     Raises:
         ValueError: `fraction` is outside of [0, 1], or a layer is not built.
@@ -55,17 +72,18 @@ def pruned_weights(root: Any, fraction: float) -> dict[str, dict[str, tf.Tensor]
     if not 0 <= fraction <= 1:
         raise ValueError(f"fraction is {fraction!r}. Accepted: a number from 0 to 1.")
     ratios = signal_to_noise(root)
-    ranked = np.sort(np.concatenate([np.ravel(value) for entry in ratios.values() for value in entry.values()]))
-    count = round(fraction * ranked.size)
-    threshold = -np.inf if count == 0 else ranked[count - 1]
-    means = posterior_mean(root, compact=True)
-    return {
-        key: {
-            weight: tf.where(ratios[key][weight] > threshold, mean, tf.zeros_like(mean))
-            for weight, mean in entry.items()
-        }
-        for key, entry in means.items()
-    }
+    flat = [np.ravel(value) for entry in ratios.values() for value in entry.values()]
+    kept = np.ones(sum(map(len, flat)), bool)
+    if flat:
+        kept[np.argsort(np.concatenate(flat), kind="stable")[: round(fraction * kept.size)]] = False
+    means, place = posterior_mean(root, compact=True), 0
+    for key, entry in ratios.items():
+        for weight, value in entry.items():
+            size = value.shape.num_elements()
+            mask = kept[place : place + size].reshape(value.shape)
+            means[key][weight] = tf.where(mask, means[key][weight], tf.zeros_like(means[key][weight]))
+            place += size
+    return means
 
 
 def prune(
@@ -95,7 +113,7 @@ def prune(
 
     Source: Graves 2011, "Practical Variational Inference for Neural Networks"; Blundell et al. 2015, section 5.2.
     """
-    if not variational_layers(root):
+    if not built_layers(root):
         raise ValueError("prune was given a model without random weights. Accepted: one with a posterior to rank by.")
     best = Pruning(0.0, pruned_weights(root, 0.0), {})
     scores = {0.0: float(score(best.weights))}

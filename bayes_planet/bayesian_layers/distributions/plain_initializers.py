@@ -10,7 +10,8 @@ import tensorflow as tf
 
 from bayes_planet.bayesian_layers.distributions import constraints
 from bayes_planet.bayesian_layers.distributions.arguments.aliases import INITIALIZERS
-from bayes_planet.bayesian_layers.distributions.arguments.numbers import plain
+from bayes_planet.bayesian_layers.distributions.arguments.configs import whole_config
+from bayes_planet.bayesian_layers.distributions.arguments.numbers import fan_in_of, plain
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
@@ -52,7 +53,8 @@ class ConstantStddev(tf.keras.initializers.Initializer):
 class FanInStddev(tf.keras.initializers.Initializer):
     """Raw value of a stddev variable such that its constraint gives `scale / sqrt(fan_in)`.
 
-    `fan_in` is the product of all axes of the weight but the last (1 for a vector), as in `FanInNormalKLDivergence`.
+    `fan_in` is how many inputs an output sums over, as in `FanInNormalKLDivergence`: what the layer says, or else the
+    product of all axes of the weight but the last (1 for a vector).
 
     Args:
         scale: positive. constraint: that of the variable, see ConstantStddev.
@@ -64,8 +66,10 @@ class FanInStddev(tf.keras.initializers.Initializer):
     def __init__(self, scale: float = 0.1, constraint: Any = "softplus") -> None:
         self.scale, self.constraint = ConstantStddev(scale, constraint).stddev, constraints.get(constraint)
 
-    def __call__(self, shape: Sequence[int], dtype: Any = None, **kwargs: Any) -> tf.Tensor:
-        fan_in = max(1, int(np.prod(tuple(shape)[:-1])))
+    def __call__(
+        self, shape: Sequence[int], dtype: Any = None, fan_in: float | None = None, **kwargs: Any
+    ) -> tf.Tensor:
+        fan_in = fan_in_of(shape) if fan_in is None else fan_in
         return ConstantStddev(self.scale / np.sqrt(fan_in), self.constraint)(shape, dtype)
 
     def get_config(self) -> dict[str, Any]:
@@ -107,7 +111,7 @@ class RandomSign(tf.keras.initializers.Initializer):
     """A plain initializer: +1 with probability `probs`, else -1.
 
     Args:
-        probs: probability of +1. seed: integer or None.
+        probs: probability of +1. seed: integer, which gives equal values at each call, or None.
 
     Raises:
         ValueError: `probs` is outside of [0, 1].
@@ -119,7 +123,7 @@ class RandomSign(tf.keras.initializers.Initializer):
         self.probs, self.seed = float(probs), plain(seed)
 
     def __call__(self, shape: Sequence[int], dtype: Any = None, **kwargs: Any) -> tf.Tensor:
-        uniform = tf.random.uniform(shape, seed=self.seed)
+        uniform = tf.random.stateless_uniform(shape, _stateless(self.seed))
         return tf.where(uniform < self.probs, tf.ones([], dtype or tf.float32), -tf.ones([], dtype or tf.float32))
 
     def get_config(self) -> dict[str, Any]:
@@ -134,7 +138,7 @@ class ScaledNormalStdDev(tf.keras.initializers.Initializer):
     Args:
         scale: positive. mode: 'fan_in', 'fan_out' or 'fan_avg'.
         distribution: 'untruncated_normal', or 'truncated_normal' for a stddev that is right after truncation.
-        seed: integer or None.
+        seed: integer, which gives equal values at each call, or None.
 
     Raises:
         ValueError: `scale` is not positive, an unknown mode or distribution.
@@ -164,7 +168,8 @@ class ScaledNormalStdDev(tf.keras.initializers.Initializer):
         stddev = float(np.sqrt(self.scale / max(1.0, fan)))
         if self.distribution == "truncated_normal":
             stddev /= 0.87962566103423978  # the stddev of a normal truncated at 2
-        return tf.random.truncated_normal(shape, stddev, stddev * 0.1, dtype or tf.float32, seed=self.seed)
+        seed = _stateless(self.seed)
+        return tf.random.stateless_truncated_normal(shape, seed, stddev, stddev * 0.1, dtype or tf.float32)
 
     def get_config(self) -> dict[str, Any]:
         return {"scale": self.scale, "mode": self.mode, "distribution": self.distribution, "seed": self.seed}
@@ -178,7 +183,7 @@ class OrthogonalRandomFeatures(tf.keras.initializers.Initializer):
     Args:
         stddev: of the Gaussian matrix it stands for; positive.
         random_norm: True draws each column's norm from chi(I); False sets it to sqrt(I).
-        seed: integer or None.
+        seed: integer, which gives equal values at each call, or None.
 
     Raises:
         ValueError: `stddev` is not positive, or, at the call, a shape that is no matrix.
@@ -199,14 +204,12 @@ class OrthogonalRandomFeatures(tf.keras.initializers.Initializer):
         dtype = tf.as_dtype(dtype or tf.float32)
         blocks = []
         for block in range(-(-columns // rows)):
-            seed = None if self.seed is None else self.seed + block
             size = min(rows, columns - block * rows)
-            normal = tf.random.normal([rows, rows], dtype=dtype, seed=seed)
+            normal = tf.random.stateless_normal([rows, rows], _stateless(self.seed, block + 1), dtype=dtype)
             q, r = tf.linalg.qr(normal)
             blocks.append((q * tf.sign(tf.linalg.diag_part(r)))[:, :size])  # the signs make it uniform
         if self.random_norm:
-            seed = None if self.seed is None else self.seed - 1
-            norm = tf.norm(tf.random.normal([rows, columns], dtype=dtype, seed=seed), axis=0)
+            norm = tf.norm(tf.random.stateless_normal([rows, columns], _stateless(self.seed), dtype=dtype), axis=0)
         else:
             norm = tf.fill([columns], tf.constant(np.sqrt(rows), dtype))
         return tf.concat(blocks, 1) * norm * tf.constant(self.stddev, dtype)
@@ -216,10 +219,15 @@ class OrthogonalRandomFeatures(tf.keras.initializers.Initializer):
 
 
 def seeded(initializer: Any, seed: int | None) -> Any:
-    """`initializer` with `seed`, if it takes a seed and has none."""
-    if seed is None or not hasattr(initializer, "get_config"):
+    """`initializer` with `seed`, if it takes a seed and has none (and its config names all of its arguments)."""
+    config = None if seed is None else whole_config(initializer)
+    if config is None or config.get("seed", 0) is not None:
         return initializer
-    config = initializer.get_config()
-    if config.get("seed", 0) is None:
-        return type(initializer).from_config({**config, "seed": seed})
-    return initializer
+    return type(initializer).from_config({**config, "seed": seed})
+
+
+def _stateless(seed: int | None, index: int = 0) -> tf.Tensor:
+    """The `index`-th stateless seed, int32 [2], of an integer: equal at each call. None: from the global generator."""
+    if seed is None:
+        return tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)
+    return tf.constant([int(seed) % 2**31, index], tf.int32)

@@ -26,8 +26,10 @@ def start(
 
     The posterior begins at `N(m, (stddev / sqrt(fan_in))^2)`, m drawn as Keras' initializer draws a weight (a recurrent
     kernel orthogonal), and the prior is `N(0, prior_stddev^2 / fan_in)`. So the noise of a layer's output begins at
-    `stddev` times the size of its input, however wide the layer is. The papers' default, mean 0 and stddev 0.05 with
-    the prior N(0, 1), has noise of `0.05 sqrt(fan_in)` times that size and no signal.
+    `stddev` times the size of its input, however wide the layer is: `fan_in` is how many inputs an output sums over,
+    in transposed convolutions and attention too. The papers' default, mean 0 and stddev 0.05 with the prior N(0, 1),
+    has noise of `0.05 sqrt(fan_in)` times that size and no signal. (Embeddings and depthwise convolutions name their
+    weights otherwise: give them `TrainableNormal(name, FanInStddev(0.1))` and FanInNormalKLDivergence.)
 
     A recurrent layer has a prior ten times as wide and less noise: its states are small, so its gates need weights far
     beyond Glorot's, which the narrow prior charges several nats each, and its noise adds up over the steps.

@@ -6,6 +6,7 @@ initializer they are given, so that no two weights ever share variables.
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 from collections.abc import Sequence
@@ -16,8 +17,9 @@ import tensorflow_probability as tfp
 
 from bayes_planet.bayesian_layers.distributions import constraints
 from bayes_planet.bayesian_layers.distributions.arguments.aliases import INITIALIZERS, REGULARIZERS
-from bayes_planet.bayesian_layers.distributions.arguments.numbers import is_number, plain
-from bayes_planet.bayesian_layers.distributions.plain_initializers import ConstantStddev, seeded
+from bayes_planet.bayesian_layers.distributions.arguments.configs import whole_config
+from bayes_planet.bayesian_layers.distributions.arguments.numbers import fan_in_of, is_number, plain
+from bayes_planet.bayesian_layers.distributions.plain_initializers import ConstantStddev, FanInStddev, seeded
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
 from bayes_planet.bayesian_layers.samples.mesh_scope import standard_normal
 
@@ -29,6 +31,7 @@ class TrainableDistribution(tf.keras.layers.Layer, tf.keras.initializers.Initial
     `draw` and `mean_value` may be overridden where there is a faster way.
     """
 
+    fan_in: float | None = None  # how many inputs an output of the layer sums over, known once it is built
     _built_shape: tuple[int, ...] | None = None
     _constructor: functools.partial[TrainableDistribution]
 
@@ -50,11 +53,15 @@ class TrainableDistribution(tf.keras.layers.Layer, tf.keras.initializers.Initial
         self.build_once(shape, dtype)
         return self.random_variable()
 
-    def build_once(self, shape: Sequence[int], dtype: Any = None) -> None:
-        """Creates the variables, of shape `shape`. ValueError if they exist for another shape."""
+    def build_once(self, shape: Sequence[int], dtype: Any = None, fan_in: float | None = None) -> None:
+        """Creates the variables, of shape `shape`. ValueError if they exist for another shape.
+
+        `fan_in`: where the shape does not tell it as it does of dense layers.
+        """
         shape = tuple(int(size) for size in shape)
         if not self.built:  # type: ignore[has-type]
             self._built_shape = shape
+            self.fan_in = fan_in_of(shape) if fan_in is None else fan_in
             self.build(shape, dtype)
             self.built = True
         elif self._built_shape is not None and self._built_shape != shape:
@@ -67,9 +74,12 @@ class TrainableDistribution(tf.keras.layers.Layer, tf.keras.initializers.Initial
         """The posterior; its event is the whole weight."""
         raise NotImplementedError(f"{type(self).__name__} must define distribution().")
 
-    def random_variable(self) -> RandomVariable:
-        """A new random variable; each one draws its own value."""
-        return RandomVariable(self.distribution())
+    def random_variable(self, name: str | None = None) -> RandomVariable:
+        """A new random variable, which knows its `fan_in`; each one draws its own value."""
+        variable = RandomVariable(self.distribution(), name=name)
+        if isinstance(variable, RandomVariable):  # a tracer may return anything
+            variable.fan_in = self.fan_in
+        return variable
 
     def draw(self, seed: tf.Tensor, samples: int | None = None) -> tf.Tensor:
         """One draw of the weight, or `samples` draws along a new leading axis, in the variables' dtype."""
@@ -81,11 +91,14 @@ class TrainableDistribution(tf.keras.layers.Layer, tf.keras.initializers.Initial
 
     def _parameter(self, name: str, shape: Sequence[int], dtype: Any) -> tf.Variable:
         """A trainable variable, from the attributes `<name>_initializer` and `<name>_regularizer`."""
+        initializer = getattr(self, f"{name}_initializer")
+        if isinstance(initializer, FanInStddev):
+            initializer = functools.partial(initializer, fan_in=self.fan_in)
         return self.add_weight(
             name,
             shape=tuple(shape),
             dtype=dtype or self.variable_dtype,
-            initializer=getattr(self, f"{name}_initializer"),
+            initializer=initializer,
             regularizer=getattr(self, f"{name}_regularizer"),
             trainable=True,
             # Keras would cast the variable to bfloat16 inside a mixed-precision layer; posteriors stay exact.
@@ -216,6 +229,9 @@ def _renewed(argument: Any) -> Any:
     if isinstance(argument, type) or not (hasattr(argument, "get_config") and hasattr(argument, "from_config")):
         return argument
     try:
-        return type(argument).from_config(argument.get_config())
-    except Exception:  # whatever an object of the caller's raises: it has no config to be made from
+        config = whole_config(argument)
+        if config is not None:
+            return type(argument).from_config(config)
+        return argument if isinstance(argument, tf.Module) else copy.copy(argument)
+    except Exception:  # whatever an object of the caller's raises: it can be neither made again nor copied
         return argument

@@ -8,14 +8,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from tensorflow_probability import distributions as tfd
 
 from bayes_planet.bayesian_layers.distributions import constraints
 from bayes_planet.bayesian_layers.distributions.arguments.aliases import INITIALIZERS
 from bayes_planet.bayesian_layers.distributions.function_values import FunctionValues
 from bayes_planet.bayesian_layers.distributions.kl.kl_divergence import NormalKLDivergence
 from bayes_planet.bayesian_layers.distributions.trainable import TrainableDistribution
-from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
@@ -72,11 +70,4 @@ class TrainableTriangularNormal(TrainableDistribution):
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
 class FunctionKLDivergence(NormalKLDivergence):
-    """NormalKLDivergence that knows the correlations of TrainableTriangularNormal; SparseGaussianProcess uses it."""
-
-    def divergence(self, weight: RandomVariable) -> tf.Tensor:
-        if not isinstance(weight.distribution, FunctionValues):
-            return super().divergence(weight)
-        mean = tf.broadcast_to(tf.cast(self.mean, weight.dtype), weight.shape)
-        stddev = tf.broadcast_to(tf.cast(self.prior_stddev(weight.shape), weight.dtype), weight.shape)
-        return weight.distribution.kl_divergence(tfd.Independent(tfd.Normal(mean, stddev), 2))
+    """`NormalKLDivergence` by the name that earlier configs of SparseGaussianProcess have."""

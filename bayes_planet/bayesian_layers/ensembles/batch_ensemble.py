@@ -30,6 +30,8 @@ class DenseBatchEnsemble(MemberLayer, tf.keras.layers.Dense):
         alpha_initializer, gamma_initializer: of the factors. A distribution makes a factor random as in `DenseRank1`.
         alpha_regularizer, gamma_regularizer, alpha_constraint, gamma_constraint: of the factors, as Keras'.
         bias_initializer, bias_regularizer, bias_constraint: of the members' biases.
+        use_additive_perturbation, min_perturbation_value, max_perturbation_value (by keyword): as in `DenseRank1`;
+            False and no bounds by default.
 
     Call arguments:
         inputs: [K * B, ..., I], floating; axes between share an example's factors. While a weight sample of S draws
@@ -48,7 +50,6 @@ class DenseBatchEnsemble(MemberLayer, tf.keras.layers.Dense):
     Source: Wen, Tran and Ba 2020, "BatchEnsemble", equations 1 to 5.
     """
 
-    option_names = ("rank",)
     call = MemberLayer.perturbed_call
 
     def __init__(
@@ -77,8 +78,6 @@ class DenseBatchEnsemble(MemberLayer, tf.keras.layers.Dense):
 
 
 class _ConvolutionBatchEnsemble(MemberLayer):
-    option_names = ("rank",)
-
     def __init__(
         self,
         filters: int,
@@ -128,8 +127,8 @@ class Conv2DBatchEnsemble(_ConvolutionBatchEnsemble, tf.keras.layers.Conv2D):
     `ensemble_bias` [K, filters]. The batch is in blocks of members, as in `DenseBatchEnsemble`. With ensemble_size=1
     and factors of 1 it is the Keras layer.
 
-    Args: those of `tf.keras.layers.Conv2D` (dilation_rate and groups by keyword), and rank, ensemble_size and the
-        initializers, regularizers and constraints of `DenseBatchEnsemble`.
+    Args: those of `tf.keras.layers.Conv2D` (dilation_rate and groups by keyword), and the further ones of
+        `DenseBatchEnsemble`.
 
     Call arguments:
         inputs: [K * B, height, width, channels], or channels_first.
@@ -157,15 +156,14 @@ class LSTMCellBatchEnsemble(LSTMMemberCell):
     `recurrent_alpha` [K, units], `gamma`, `recurrent_gamma` and `bias` [K, 4 units].
 
     Args: those of `tf.keras.layers.LSTMCell`, and
-        rank, ensemble_size: as in `DenseBatchEnsemble`.
+        rank, ensemble_size, use_additive_perturbation, min_perturbation_value, max_perturbation_value: as in
+            `DenseBatchEnsemble`.
         alpha_, gamma_, recurrent_alpha_, recurrent_gamma_ initializer, regularizer, constraint: of the factors.
 
     Call arguments, returns and errors as `LSTMCellRank1`.
 
     Source: Wen, Tran and Ba 2020, "BatchEnsemble".
     """
-
-    option_names = ("rank",)
 
     def __init__(
         self,
@@ -203,8 +201,6 @@ class GRUCellBatchEnsemble(GRUMemberCell):
 
     Source: Wen, Tran and Ba 2020, "BatchEnsemble"; Cho et al. 2014 (v1).
     """
-
-    option_names = ("rank",)
 
     def __init__(
         self,

@@ -6,14 +6,19 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
+from tensorflow_probability import distributions as tfd
 
-from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
-from bayes_planet.bayesian_layers.samples.seeds import as_seed
-from bayes_planet.bayesian_layers.samples.variable_values import positive
+from bayes_planet.bayesian_layers.distributions.arguments.numbers import positive_integer
+from bayes_planet.bayesian_layers.evaluation.output_tensors import distribution_of
+from bayes_planet.bayesian_layers.samples.seeds import as_seed, fold
+from bayes_planet.bayesian_layers.samples.weight_samples import sample_weights, unbuilt_layers, variational_layers
+from bayes_planet.bayesian_layers.samples.weight_scope import in_use, use_weights
 
 
 class DeepEnsemble(tf.Module):
     """K Keras models of one kind with starting values and orders of the data of their own; the draws are the models.
+
+    Members may have random weights: each time one is drawn, so are its weights.
 
     ```python
     ensemble = DeepEnsemble(make_compiled_model, members=5)
@@ -27,7 +32,8 @@ class DeepEnsemble(tf.Module):
         members: K, with a function.
 
     Raises:
-        ValueError: no members, the same model twice, members that are no Keras models.
+        ValueError: no members, the same model twice, members that are no Keras models; `members` that is no positive
+            integer.
 
     Source: Lakshminarayanan et al. 2017, "Simple and Scalable Predictive Uncertainty Estimation using Deep Ensembles".
     """
@@ -35,7 +41,8 @@ class DeepEnsemble(tf.Module):
     def __init__(self, make: Callable[[], Any] | Sequence[Any], members: int = 5, name: str | None = None) -> None:
         super().__init__(name=name)
         listed = isinstance(make, (list, tuple))
-        self.members = list(make) if listed else [make() for _ in range(positive(members))]  # type: ignore[arg-type,operator]
+        count = 0 if listed else positive_integer(members, "members")
+        self.members = list(make) if listed else [make() for _ in range(count)]  # type: ignore[arg-type,operator]
         others = sorted(
             {type(model).__name__ for model in self.members if not isinstance(model, tf.keras.layers.Layer)}
         )
@@ -52,24 +59,45 @@ class DeepEnsemble(tf.Module):
 
         Args:
             x: the inputs, [B, ...]. samples: S. seed: stateless seed, int32 [2], for which members come how often, and
-                for random weights in the members. training: handed to the members.
+                for random weights in the members: each output has a draw of its own, one function for all of x.
+                Inside `use_weights(sample)` those of the sample are taken. training: handed to the members.
 
         Returns:
-            [S, B, ...], means of outputs that are distributions.
+            [S, B, ...]: means of outputs that are distributions, probabilities [S, B, classes] of classes.
 
         Raises:
             ValueError: `samples` is no positive integer, or the seed is not two integers.
         """
-        count, samples = len(self.members), positive(samples)
-        order = tf.random.experimental.stateless_shuffle(tf.range(count), as_seed(seed))
+        count, samples, seed = len(self.members), positive_integer(samples, "samples"), as_seed(seed)
+        order = tf.random.experimental.stateless_shuffle(tf.range(count), seed)
         chosen = tf.concat([tf.tile(tf.range(count), [samples // count]), order[: samples % count]], 0)
-        outputs = [_tensor(model(x, training=training)) for model in self.members]
-        return tf.gather(tf.stack(outputs), chosen)
+        rounds = -(-samples // count)
+        outputs = [self._outputs(index, x, rounds, seed, training) for index in range(count)]
+        return tf.gather_nd(tf.stack(outputs), tf.stack([chosen, tf.range(samples) // count], 1))
+
+    def _outputs(self, index: int, x: Any, rounds: int, seed: tf.Tensor, training: bool) -> tf.Tensor:
+        """[rounds, B, ...] of a member, equal ones where it has no random weights, or a sample is in force."""
+        model = self.members[index]
+        if unbuilt_layers(model):
+            model(x, training=training)
+        if in_use() or not variational_layers(model):
+            return tf.repeat(_tensor(model(x, training=training))[None], rounds, 0)
+        outputs = []
+        for draw in range(rounds):
+            own = fold(seed, draw * len(self.members) + index)
+            with use_weights(sample_weights(model, own, shared=True)):
+                outputs.append(_tensor(model(x, training=training)))
+        return tf.stack(outputs)
 
     def __call__(self, x: Any, training: bool = False) -> tf.Tensor:
-        """The members' mean output, [B, ...]."""
+        """The members' mean output, [B, ...] (of classes the mean probabilities); random weights at one draw each."""
         return tf.reduce_mean(self.sample_predictions(x, len(self.members), training=training), 0)
 
 
 def _tensor(output: Any) -> tf.Tensor:
-    return output.distribution.mean() if isinstance(output, RandomVariable) else tf.convert_to_tensor(output)
+    distribution = distribution_of(output)
+    if distribution is None:
+        return tf.convert_to_tensor(output)
+    while isinstance(distribution, tfd.Independent):
+        distribution = distribution.distribution
+    return distribution.probs_parameter() if isinstance(distribution, tfd.Categorical) else distribution.mean()

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from bayes_planet.bayesian_layers.distributions import constraints, initializers, regularizers
-from bayes_planet.bayesian_layers.distributions.arguments.numbers import positive_integer
+from bayes_planet.bayesian_layers.distributions.arguments.numbers import plain, positive_integer
 from bayes_planet.bayesian_layers.layers.variational_layer import VariationalLayer, WeightAttribute
 from bayes_planet.bayesian_layers.random_variables import tracing
 from bayes_planet.bayesian_layers.samples.seeds import as_seed, fold, fresh_seed
@@ -39,7 +39,6 @@ class MemberFactors(VariationalLayer):
     }
     factor_fields: ClassVar[tuple[str, ...]] = ("alpha", "gamma")
     bias_field: ClassVar[str] = "ensemble_bias"
-    option_names: ClassVar[tuple[str, ...]] = ()
 
     alpha = WeightAttribute()
     gamma = WeightAttribute()
@@ -80,7 +79,7 @@ class MemberFactors(VariationalLayer):
         self.ensemble_size = ensemble_size
         self.perturbation_rank = rank  # `rank` is the number of spatial axes in Keras' convolutions
         self.use_additive_perturbation = use_additive_perturbation
-        self.min_perturbation_value, self.max_perturbation_value = low, high
+        self.min_perturbation_value, self.max_perturbation_value = plain(low), plain(high)
 
     def add_factor(self, name: str, size: int) -> None:
         """Creates the factor `name`, [ensemble_size, size], after an axis of `rank` where that is not 1."""
@@ -173,9 +172,13 @@ class MemberFactors(VariationalLayer):
 
     def member_config(self) -> dict[str, Any]:
         """The part of `get_config` that Keras' layer does not know."""
-        config: dict[str, Any] = {"ensemble_size": self.ensemble_size}
-        for name in self.option_names:
-            config[name] = self.perturbation_rank if name == "rank" else getattr(self, name)
+        config: dict[str, Any] = {
+            "ensemble_size": self.ensemble_size,
+            "rank": self.perturbation_rank,
+            "use_additive_perturbation": self.use_additive_perturbation,
+            "min_perturbation_value": self.min_perturbation_value,
+            "max_perturbation_value": self.max_perturbation_value,
+        }
         for name in self.factor_fields:
             config[f"{name}_initializer"] = initializers.serialize(getattr(self, f"{name}_initializer"))
             config[f"{name}_regularizer"] = regularizers.serialize(getattr(self, f"{name}_regularizer"))

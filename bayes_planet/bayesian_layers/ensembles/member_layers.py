@@ -46,6 +46,9 @@ class MemberLayer(MemberFactors):
         self.ensemble_bias_regularizer = regularizers.get(bias_regularizer)
         self.ensemble_bias_constraint = keras_constraint("bias", bias_constraint)
 
+    def _argument(self, weight: str, kind: str) -> str:
+        return super()._argument(weight, kind).removeprefix("ensemble_")  # Keras' name for it
+
     def build(self, input_shape: Any) -> None:
         super().build(input_shape)  # type: ignore[misc]
         first = getattr(self, "data_format", None) == "channels_first"

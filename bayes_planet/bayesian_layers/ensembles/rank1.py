@@ -10,8 +10,6 @@ from bayes_planet.bayesian_layers.ensembles.member_cells import GRUMemberCell, L
 from bayes_planet.bayesian_layers.ensembles.member_factors import keyword_arguments
 from bayes_planet.bayesian_layers.ensembles.member_layers import MemberLayer
 
-_OPTIONS = ("use_additive_perturbation", "min_perturbation_value", "max_perturbation_value")
-
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
 class DenseRank1(MemberLayer, tf.keras.layers.Dense):
@@ -40,6 +38,7 @@ class DenseRank1(MemberLayer, tf.keras.layers.Dense):
         use_additive_perturbation: True: `y = f((x + alpha) W + gamma + b)`.
         min_perturbation_value, max_perturbation_value: random factors are clipped to this interval.
         ensemble_size: K.
+        rank: by keyword, number of rank-1 terms as in `DenseBatchEnsemble`; 1 by default.
 
     Call arguments:
         inputs: [K * B, ..., I], floating; axes between share an example's factors. With a sample of S draws in force:
@@ -59,7 +58,6 @@ class DenseRank1(MemberLayer, tf.keras.layers.Dense):
     Source: Dusenberry et al. 2020, "Efficient and Scalable Bayesian Neural Nets with Rank-1 Factors", section 3.
     """
 
-    option_names = _OPTIONS
     call = MemberLayer.perturbed_call
 
     def __init__(
@@ -90,8 +88,6 @@ class DenseRank1(MemberLayer, tf.keras.layers.Dense):
 
 
 class _ConvolutionRank1(MemberLayer):
-    option_names = _OPTIONS
-
     def __init__(
         self,
         filters: int,
@@ -184,7 +180,8 @@ class LSTMCellRank1(LSTMMemberCell):
 
     Args: those of `tf.keras.layers.LSTMCell`, dropout and `unit_forget_bias` included (the latter for a plain bias
         initializer), and for each of the four factors an initializer, regularizer and constraint;
-        use_additive_perturbation, min_perturbation_value, max_perturbation_value, ensemble_size as in `DenseRank1`.
+        use_additive_perturbation, min_perturbation_value, max_perturbation_value, ensemble_size and rank as in
+        `DenseRank1`.
 
     Call arguments:
         inputs: [K * B, I], in blocks of members; with a sample of S draws in force [S, K * B, I] or [1, K * B, I].
@@ -200,8 +197,6 @@ class LSTMCellRank1(LSTMMemberCell):
 
     Source: Dusenberry et al. 2020, "Efficient and Scalable Bayesian Neural Nets with Rank-1 Factors", section 5.3.
     """
-
-    option_names = _OPTIONS
 
     def __init__(
         self,
@@ -268,8 +263,6 @@ class GRUCellRank1(GRUMemberCell):
 
     Source: Dusenberry et al. 2020; Cho et al. 2014 (v1, reset before the product).
     """
-
-    option_names = _OPTIONS
 
     def __init__(
         self,

@@ -6,6 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from bayes_planet.bayesian_layers.distributions.arguments.numbers import positive_integer
 from bayes_planet.bayesian_layers.samples.seeds import fold
 from bayes_planet.bayesian_layers.samples.variable_values import predictions_at
 
@@ -43,9 +44,9 @@ class SWAG(tf.Module):
                 f"SWAG got {type(model).__name__}. Accepted: a built Keras model with trainable variables; "
                 "call it once."
             )
-        if int(rank) != rank or rank < 2 or not scale > 0:
-            raise ValueError(f"rank is {rank!r}, scale {scale!r}. Accepted: an integer from 2, a positive number.")
-        self.model, self.rank, self.scale = model, int(rank), float(scale)
+        if not scale > 0:
+            raise ValueError(f"scale is {scale!r}. Accepted: a positive number.")
+        self.model, self.rank, self.scale = model, positive_integer(rank, "rank", 2), float(scale)
         self.count = tf.Variable(0, trainable=False, name="count")
 
         def zeros(*leading: int) -> list[tf.Variable]:

@@ -82,7 +82,8 @@ def evaluate(
 
     Args:
         predictive: of N known examples.
-        y: what happened: integers [N] of classes, 0 or 1 of coins, else numbers of the predictions' shape.
+        y: what happened: integers [N] of classes, 0 or 1 of coins, else numbers of the predictions' shape. A last axis
+            of size 1 may be missing, or be too many.
         unknown: predictions for M inputs unlike those that the model was trained on.
         bins: of `reliability`.
         levels: of the central intervals.
@@ -92,7 +93,7 @@ def evaluate(
     Raises:
         ValueError: y of another shape, levels outside of (0, 1).
     """
-    y = np.asarray(y)
+    y = np.asarray(predictive._labels(np.asarray(y)))
     numbers: dict[str, float] = {}
     if predictive.distribution is not None:
         numbers["nll"] = -_mean(predictive.log_prob(y))
@@ -127,8 +128,6 @@ def _classes(
     """Fills `numbers`; reliability, and the error rate of each example [N]."""
     p = np.asarray(predictive.probabilities(), np.float64)
     p = p if predictive._is_categorical else np.stack([1 - p, p], -1)
-    if y.shape != p.shape[:-1]:
-        raise ValueError(f"y has shape {y.shape}. Accepted: {p.shape[:-1]}, that of the predictions.")
     flat, truth = p.reshape(-1, p.shape[-1]), y.reshape(-1).astype(int)
     wrong = (flat.argmax(1) != truth).astype(np.float64)
     numbers["accuracy"] = 1 - float(wrong.mean())
@@ -146,8 +145,6 @@ def _regression(
         raise ValueError(f"levels are {list(levels)}. Accepted: between 0 and 1.")
     mean = np.asarray(predictive.mean(), np.float64)
     y = y.astype(np.float64)
-    if y.shape != mean.shape:
-        raise ValueError(f"y has shape {y.shape}. Accepted: {mean.shape}, that of the predictions.")
     squares = np.square(mean - y)
     numbers["rmse"] = float(np.sqrt(squares.mean()))
     numbers["crps"] = float(np.mean(_crps(predictive, y, seed)))

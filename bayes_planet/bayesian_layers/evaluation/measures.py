@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from bayes_planet.bayesian_layers.distributions.arguments.numbers import positive_integer
+
 
 def brier_score(probabilities: Any, y: Any) -> float:
     """Mean over examples of `sum_k (p_k - 1[y = k])^2`, 0 to 2; 0 is best.
@@ -49,10 +51,12 @@ def reliability(probabilities: Any, y: Any, bins: int = 15, equal_mass: bool = F
         bins: number of bins. Bin i of equal width holds confidences in (i / bins, (i + 1) / bins].
         equal_mass: bins of equal counts (within 1), in the order of confidence, instead of equal widths.
 
+    Raises:
+        ValueError: `bins` that is not a positive integer.
+
     Source: Guo et al. 2017, "On Calibration of Modern Neural Networks"; equal mass: Nguyen and O'Connor 2015.
     """
-    if bins < 1:
-        raise ValueError(f"bins is {bins}. Accepted: 1 or more.")
+    bins = positive_integer(bins, "bins")
     p, y = _classes(probabilities, y)
     confidence, correct = p.max(1), p.argmax(1) == y
     if equal_mass:

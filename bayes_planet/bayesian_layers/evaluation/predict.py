@@ -10,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from bayes_planet.bayesian_layers.distributions.arguments.numbers import positive_integer
 from bayes_planet.bayesian_layers.ensembles.member_factors import MemberFactors
 from bayes_planet.bayesian_layers.evaluation.all_draws import call_all_draws, takes_all_draws
 from bayes_planet.bayesian_layers.evaluation.output_tensors import put_together, take_apart
@@ -17,7 +18,7 @@ from bayes_planet.bayesian_layers.evaluation.predictive import Predictive
 from bayes_planet.bayesian_layers.samples.module_walk import modules_in
 from bayes_planet.bayesian_layers.samples.sample_axis import axis_cared_for
 from bayes_planet.bayesian_layers.samples.seeds import as_seed, fresh_seed, split
-from bayes_planet.bayesian_layers.samples.weight_samples import sample_weights, variational_layers
+from bayes_planet.bayesian_layers.samples.weight_samples import sample_weights, unbuilt_layers
 from bayes_planet.bayesian_layers.samples.weight_scope import use_weights
 
 
@@ -63,11 +64,11 @@ def predict(
         A `Predictive`, or the nest of them that the model's outputs form.
 
     Raises:
-        ValueError: no module, no examples, numbers that are not positive, a distribution that cannot be stacked.
+        ValueError: no module, no examples, numbers that are not positive integers, a distribution that cannot be
+            stacked.
     """
-    for name, number in (("samples", samples), ("batch_size", batch_size), ("draws_at_once", draws_at_once)):
-        if isinstance(number, bool) or int(number) != number or number < 1:
-            raise ValueError(f"{name} is {number!r}. Accepted: a positive integer.")
+    samples, batch_size = positive_integer(samples, "samples"), positive_integer(batch_size, "batch_size")
+    draws_at_once = positive_integer(draws_at_once, "draws_at_once")
     if not isinstance(model, tf.Module) or not callable(model):
         raise ValueError(
             f"Got {type(model).__name__}. Accepted: a Keras model or layer, or a tf.Module that is called."
@@ -76,9 +77,9 @@ def predict(
     first = tf.nest.flatten(x)[0]
     if first.shape.rank == 0 or first.shape[0] == 0:
         raise ValueError(f"x has shape {first.shape}. Accepted: one example or more, [N, ...].")
-    if not all(layer.built for layer in (*variational_layers(model), model) if hasattr(layer, "built")):
+    if unbuilt_layers(model) or not getattr(model, "built", True):
         model(tf.nest.map_structure(lambda value: value[:1], x))
-    seeds = split(fresh_seed() if seed is None else as_seed(seed), int(samples))
+    seeds = split(fresh_seed() if seed is None else as_seed(seed), samples)
 
     strategy = getattr(model, "distribute_strategy", None) or tf.distribute.get_strategy()
     replicas = strategy.num_replicas_in_sync if tf.distribute.in_cross_replica_context() else 1

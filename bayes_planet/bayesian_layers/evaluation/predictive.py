@@ -9,6 +9,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from tensorflow_probability import distributions as tfd
 
+from bayes_planet.bayesian_layers.distributions.arguments.labels import labels_like
 from bayes_planet.bayesian_layers.evaluation.output_tensors import distribution_of
 from bayes_planet.bayesian_layers.evaluation.uncertainty import UncertaintySplit, split_entropy, split_variance
 
@@ -128,18 +129,21 @@ class Predictive:
         """log p(y), the log-mean-exp over draws, [N, ...] without the axes of events.
 
         Args:
-            y: [N, ...].
+            y: [N, ...], where a last axis of size 1 may be missing or be too many; or one number for all.
+
+        Raises:
+            ValueError: y of another shape, values without noise.
         """
         distribution = self._density("log_prob")
-        y = tf.cast(tf.convert_to_tensor(y), distribution.dtype)
+        y = tf.cast(self._labels(y, or_number=True), distribution.dtype)
         return tf.reduce_logsumexp(distribution.log_prob(y), 0) - math.log(self.samples)
 
     def cdf(self, y: Any) -> tf.Tensor:
-        """P(Y <= y), [N, ...]; without a density the share of the draws."""
+        """P(Y <= y), [N, ...]; without a density the share of the draws. y and errors as `log_prob`."""
+        y = self._labels(y, or_number=True)
         if self.distribution is None:
-            y = tf.cast(tf.convert_to_tensor(y), self.values.dtype)
-            return tf.reduce_mean(tf.cast(self.values <= y, self.values.dtype), 0)
-        return tf.reduce_mean(self.distribution.cdf(tf.cast(tf.convert_to_tensor(y), self.distribution.dtype)), 0)
+            return tf.reduce_mean(tf.cast(self.values <= tf.cast(y, self.values.dtype), self.values.dtype), 0)
+        return tf.reduce_mean(self.distribution.cdf(tf.cast(y, self.distribution.dtype)), 0)
 
     def quantile(self, levels: Any) -> tf.Tensor:
         """The quantiles of y: [N, ...] for a number, [L, N, ...] for L levels between 0 and 1.
@@ -209,6 +213,20 @@ class Predictive:
             return high
         whole = tf.math.ceil(high - 1e-3)  # the cdf between whole numbers is a step, or TFP's smooth line between them
         return tf.where(self.cdf(whole) < level, whole + 1, whole)
+
+    def _labels(self, y: Any, or_number: bool = False) -> tf.Tensor:
+        """y in the shape of one draw's outputs, [N, ...]; with `or_number` one number stays one."""
+        y = tf.convert_to_tensor(y)
+        if or_number and y.shape.rank == 0:
+            return y
+        if self.distribution is None:
+            return labels_like(self.values.shape[1:], lambda: tf.shape(self.values)[1:], y)
+        batch, event = self.distribution.batch_shape, self.distribution.event_shape
+
+        def now() -> tf.Tensor:
+            return tf.concat([self.distribution.batch_shape_tensor()[1:], self.distribution.event_shape_tensor()], 0)
+
+        return labels_like(batch[1:].concatenate(event), now, y)
 
     def _density(self, method: str) -> tfd.Distribution:
         if self.distribution is None:

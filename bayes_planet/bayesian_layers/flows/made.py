@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from bayes_planet.bayesian_layers.distributions.arguments.numbers import positive_integer
+
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
 class MADE(tf.keras.layers.Layer):
@@ -28,7 +30,8 @@ class MADE(tf.keras.layers.Layer):
         seed: integer that fixes random orders. None draws one, which the config keeps.
 
     Raises:
-        ValueError: an unknown order, a permutation of another length, or an input of unknown size.
+        ValueError: a size that is not a positive integer, an unknown order, a permutation of another length, or an
+            input of unknown size.
 
     Source: Germain et al. 2015, "MADE"; Tran et al. 2018, "Bayesian Layers", Figure 8.
     """
@@ -49,10 +52,8 @@ class MADE(tf.keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.units = int(units)
-        self.hidden_dims = [int(size) for size in hidden_dims]
-        if self.units < 1 or any(size < 1 for size in self.hidden_dims):
-            raise ValueError(f"Got units={units}, hidden_dims={list(hidden_dims)}. Accepted: positive integers.")
+        self.units = positive_integer(units, "units")
+        self.hidden_dims = [positive_integer(size, "a size in hidden_dims") for size in hidden_dims]
         self.input_order = input_order if order is None else order
         if isinstance(self.input_order, str):
             if self.input_order not in ("left-to-right", "right-to-left", "random"):

@@ -8,6 +8,8 @@ import tensorflow as tf
 
 from bayes_planet.bayesian_layers.flows.reversible import ReversibleLayer
 from bayes_planet.bayesian_layers.samples import nested
+from bayes_planet.bayesian_layers.samples.weight_samples import variational_layers
+from bayes_planet.bayesian_layers.samples.weight_scope import in_use
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
@@ -24,6 +26,9 @@ class RealNVP(ReversibleLayer):
     `s` is kept within `(-scale_limit, scale_limit)` by a scaled tanh, so that no draw overflows.
     `log_det_jacobian(y)` is log |det dx/dy| = -sum s, shape [B].
 
+    A network with random weights is one flow under one weight sample: its methods, and `log_prob`, are called inside
+    `use_weights(sample_weights(flow, seed))`, since each by itself would draw another network.
+
     Args:
         network: a layer or model. For MADE its input is x with a last axis of 1 added where x has rank 2.
         mask: for couplings, booleans or 0 and 1 for the places of the last axis, 1 where x passes unchanged. Default:
@@ -34,8 +39,8 @@ class RealNVP(ReversibleLayer):
         inputs: a tensor or random variable [B, D]; with MADE also [B, length, 1].
 
     Raises:
-        ValueError: an input of another rank, a mask of another length, or a network that does not return two numbers
-            for each place.
+        ValueError: an input of another rank, a mask of another length, a network that does not return two numbers for
+            each place, or one with random weights where no weight sample is in use.
 
     Source: Dinh et al. 2017, "Density estimation using Real NVP"; Papamakarios et al. 2017, "Masked Autoregressive
     Flow"; Tran et al. 2018, "Bayesian Layers", Figure 8.
@@ -75,6 +80,7 @@ class RealNVP(ReversibleLayer):
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
         inputs = tf.convert_to_tensor(inputs)
+        self._require_one_network()
         if not self.autoregressive:
             shift, log_scale = self._parameters(inputs)
             return inputs * tf.exp(log_scale) + shift
@@ -95,6 +101,7 @@ class RealNVP(ReversibleLayer):
     def reverse(self, inputs: tf.Tensor) -> tf.Tensor:
         inputs = tf.convert_to_tensor(inputs)
         self.prepare(inputs)
+        self._require_one_network()
         shift, log_scale = self._parameters(inputs)
         return (inputs - shift) * tf.exp(-log_scale)
 
@@ -102,6 +109,7 @@ class RealNVP(ReversibleLayer):
         """log |det dx/dy| at the output y = `inputs`, shape [B]."""
         inputs = tf.convert_to_tensor(inputs)
         self.prepare(inputs)
+        self._require_one_network()
         _, log_scale = self._parameters(inputs)
         return -tf.reduce_sum(log_scale, list(range(1, log_scale.shape.rank)))
 
@@ -142,3 +150,15 @@ class RealNVP(ReversibleLayer):
             log_scale = tf.where(passes, tf.zeros_like(log_scale), log_scale)
         shape = tf.shape(values)
         return tf.reshape(shift, shape), tf.reshape(log_scale, shape)
+
+    def _require_one_network(self) -> None:
+        """ValueError where each call would draw a network of its own."""
+        looks_for_shapes = getattr(tf.compat.v1.get_default_graph(), "name", "").endswith("scratch_graph")  # Keras
+        drawn = [] if in_use() or looks_for_shapes else [layer.name for layer in variational_layers(self.network)]
+        if drawn:
+            raise ValueError(
+                f"The network of RealNVP {self.name!r} has random weights ({', '.join(drawn)}), and there is no weight "
+                "sample in use: call, reverse and log_det_jacobian would each draw another network, and log_prob mix "
+                "two of them. Accepted: calls inside use_weights(sample_weights(flow, seed)), or "
+                "use_weights(posterior_mean(flow)). Before that, flow.build([None, D]) makes the weights."
+            )

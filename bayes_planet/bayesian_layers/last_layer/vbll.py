@@ -11,6 +11,7 @@ from tensorflow_probability import distributions as tfd
 from tensorflow_probability import util as tfp_util
 
 from bayes_planet.bayesian_layers.distributions import regularizers
+from bayes_planet.bayesian_layers.distributions.arguments.labels import labels_for
 from bayes_planet.bayesian_layers.distributions.initializers import TrainableDistribution
 from bayes_planet.bayesian_layers.layers.products.projection import project
 from bayes_planet.bayesian_layers.layers.variational_layer import VariationalLayer, WeightAttribute
@@ -68,11 +69,12 @@ def vbll_loss(y: Any, output: Any) -> tf.Tensor:
     """`-E_q log p(y | w)` of a VBLL head's output, [B]: the data term of the ELBO, for `compile(loss=vbll_loss)`.
 
     Args:
-        y: targets, [B, K] (or [B] for K = 1) for VBLLRegression; classes, integers [B], for VBLLClassification.
+        y: targets, [B, K] (or [B] for K = 1) for VBLLRegression; classes, integers [B] or [B, 1], for
+            VBLLClassification. An array or a tensor.
         output: what the head returned.
 
     Raises:
-        ValueError: an output of another layer.
+        ValueError: an output of another layer, a y of another shape.
 
     Source: Harrison et al. 2024, "Variational Bayesian Last Layers", Theorems 1 and 2.
     """
@@ -82,15 +84,8 @@ def vbll_loss(y: Any, output: Any) -> tf.Tensor:
             f"vbll_loss was given an output of {type(output).__name__}. Accepted: that of a VBLLRegression or "
             "VBLLClassification at the end of the model."
         )
-    shape = distribution.batch_shape
-    if tf.is_tensor(y) and y.shape.rank == shape.rank + 1 and y.shape[-1] == 1:
-        y = y[..., 0]  # Keras' fit puts an axis after a vector of targets
-    if isinstance(distribution, VBLLNormal):
-        y = tf.cast(y, distribution.dtype)
-        if y.shape.rank == shape.rank - 1 and shape[-1] == 1:
-            y = y[..., None]
-        return -tf.reduce_sum(distribution.expected_log_prob(y), -1)
-    return -distribution.expected_log_prob(y)
+    terms = -distribution.expected_log_prob(labels_for(distribution, y))
+    return tf.reduce_sum(terms, -1) if isinstance(distribution, VBLLNormal) else terms
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +10,9 @@ import tensorflow as tf
 from tf_keras.src.engine.base_layer_utils import call_context
 
 from bayes_planet.bayesian_layers.distributions import initializers, regularizers
+from bayes_planet.bayesian_layers.distributions.trainable import TrainableDistribution
 from bayes_planet.bayesian_layers.layers.products.flipout import FlipoutLayer, flip
+from bayes_planet.bayesian_layers.layers.products.projection import of_draws
 from bayes_planet.bayesian_layers.layers.variational_layer import VariationalLayer
 from bayes_planet.bayesian_layers.samples.sample_axis import require_room
 from bayes_planet.bayesian_layers.samples.weight_samples import sample_weights
@@ -32,6 +35,12 @@ class _Projection(VariationalLayer, tf.keras.layers.EinsumDense):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.use_bias = self.bias_axes is not None
+
+    def _fan_in(self, weight: str, shape: Any) -> float | None:
+        before, after = self.equation.split("->")
+        axes = before.split(",")[1]
+        summed = (size for axis, size in zip(axes, shape, strict=True) if axis not in after)
+        return math.prod(summed) if weight == "kernel" else 1
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
         if not self.posteriors():
@@ -79,7 +88,8 @@ class MultiHeadAttentionReparameterization(tf.keras.layers.MultiHeadAttention):
 
     Call arguments: those of the Keras layer (query [B, T, D], value [B, S, D], key, attention_mask, use_causal_mask,
         return_attention_scores, training), and
-        seed: stateless seed, int32 [2], for this call's kernels. Not used inside `use_weights`, nor for dropout.
+        seed: stateless seed, int32 [2], for this call's kernels, other than that of another layer (see
+            `DenseReparameterization`). Not used inside `use_weights`, nor for dropout.
         With a sample of N draws in force, query, key and value have one more leading axis, of N or 1; an
         attention_mask has none, and serves every draw.
 
@@ -129,6 +139,21 @@ class MultiHeadAttentionReparameterization(tf.keras.layers.MultiHeadAttention):
     def projections(self) -> dict[str, VariationalLayer]:
         """The four layers that project, by 'query', 'key', 'value' and 'output'; {} before the layer is built."""
         return {name: getattr(self, at) for name, at in _PROJECTIONS.items() if hasattr(self, at)}
+
+    def weights_to_come(self) -> dict[str, Any]:
+        """{'kernel' or 'bias': its regularizer} for what will be random in each projection; {} once these exist."""
+        fields = {"kernel": (self._kernel_initializer, self._kernel_regularizer)}
+        if self._use_bias:
+            fields["bias"] = (self._bias_initializer, self._bias_regularizer)
+        random = {name: held for name, (start, held) in fields.items() if isinstance(start, TrainableDistribution)}
+        return {} if self.projections() else random
+
+    def _require_built(self) -> None:
+        if self.weights_to_come():
+            raise ValueError(
+                f"Layer {self.name!r} has no projections yet. Call it once on its inputs, or layer.build(shapes), "
+                "before its weights are sampled or its KL is read."
+            )
 
     def build(self, input_shape: Any) -> None:
         """Creates the weights: for one shape [B, T, D] of query, value and key, or a list of two or three shapes."""
@@ -211,16 +236,12 @@ class MultiHeadAttentionReparameterization(tf.keras.layers.MultiHeadAttention):
     def _call_samples(self, inputs: tuple, entries: Mapping[str, Any], drawn: tf.Tensor, options: Mapping) -> Any:
         """The outputs for each draw of the sample in force, stacked."""
         samples = drawn.shape[0]
-        for tensor in inputs:
-            if tensor is not None and tensor.shape[0] not in (None, 1, samples):
-                raise ValueError(
-                    f"The weight sample in use holds {samples} draws, but an input of layer {self.name!r} has shape "
-                    f"{tensor.shape.as_list()}. Accepted: a leading axis of {samples} (one slice a draw) or 1."
-                )
+        masks = [getattr(tensor, "_keras_mask", None) for tensor in inputs]
+        inputs = tuple(None if tensor is None else of_draws(tensor, drawn) for tensor in inputs)
 
         def one(index: Any) -> Any:
             own = {key: {name: tensor[index] for name, tensor in entry.items()} for key, entry in entries.items()}
-            query, value, key = (_slice(tensor, index) for tensor in inputs)
+            query, value, key = (_slice(*pair, index) for pair in zip(inputs, masks, strict=True))
             with use_weights(own):
                 return super(MultiHeadAttentionReparameterization, self).call(query, value, key, **options)
 
@@ -235,14 +256,13 @@ class MultiHeadAttentionReparameterization(tf.keras.layers.MultiHeadAttention):
         return super().from_config(dict(config))  # Keras takes the shapes out of the dict it is given
 
 
-def _slice(tensor: tf.Tensor | None, index: Any) -> tf.Tensor | None:
-    """Slice `index` of [N, ...], or the one slice of [1, ...], with the Keras mask it has."""
+def _slice(tensor: tf.Tensor | None, mask: tf.Tensor | None, index: Any) -> tf.Tensor | None:
+    """Slice `index` of [N, ...], or the one slice of [1, ...], with that of its Keras mask, [N, ...] or [1, ...]."""
     if tensor is None:
         return None
-    index = tf.minimum(index, tf.shape(tensor)[0] - 1)
-    own, mask = tensor[index], getattr(tensor, "_keras_mask", None)
+    own = tensor[tf.minimum(index, tf.shape(tensor)[0] - 1)]
     if mask is not None:
-        own._keras_mask = mask[index]
+        own._keras_mask = mask[tf.minimum(index, tf.shape(mask)[0] - 1)]
     return own
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,7 +27,8 @@ class VariationalConvolution(VariationalLayer):
     Call arguments:
         inputs: as in Keras, e.g. [B, height, width, channels]; with a sample of S draws in force one more leading
             axis, of S or 1.
-        seed: stateless seed, int32 [2], for this call's draw. Not used inside `use_weights`.
+        seed: stateless seed, int32 [2], for this call's draw, other than that of another layer (see
+            `DenseReparameterization`). Not used inside `use_weights`.
         training: accepted and not used.
 
     Returns:
@@ -113,22 +115,47 @@ class VariationalConvolution(VariationalLayer):
 class _TransposedConvolution(VariationalConvolution):
     __doc__ = VariationalConvolution.__doc__
     padding: str
+    dilation_rate: tuple[int, ...]
 
-    def _convolve(self, inputs: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
-        shape = tf.shape(inputs)
+    def _fan_in(self, weight: str, shape: Any) -> float | None:
+        # The input's channels are the last axis, and a place of the output meets one in `stride` of the kernel's.
+        places = [max(1.0, size / step) for size, step in zip(self.kernel_size, self.strides, strict=True)]  # type: ignore[attr-defined]
+        return shape[-1] * math.prod(places) if weight == "kernel" else None
+
+    # Keras' Conv3DTranspose takes a dilation_rate, and forgets it in its call, its output's shape and its config.
+
+    def call(self, inputs: tf.Tensor, seed: Any = None, training: Any = None) -> tf.Tensor:
+        if self.rank == 3 and not self.posteriors() and max(self.dilation_rate) > 1:
+            return self._one(tf.cast(inputs, self.compute_dtype), {})
+        return super().call(inputs, seed=seed, training=training)
+
+    def compute_output_shape(self, input_shape: Any) -> tf.TensorShape:
+        return tf.TensorShape(self._output_shape(tf.TensorShape(input_shape).as_list()))
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "dilation_rate": self.dilation_rate}  # type: ignore[misc]
+
+    def _output_shape(self, shape: Any) -> list[Any]:
+        """That of an output for the shape of an input, a list (of None where a size is unknown) or a tensor."""
         first = self.data_format == "channels_first"
-        space = []
+        space: list[Any] = []
         for axis in range(self.rank):
             size, width = self.kernel_size[axis], shape[axis + (2 if first else 1)]  # type: ignore[attr-defined]
             stride, dilation = self.strides[axis], self.dilation_rate[axis]  # type: ignore[attr-defined]
             size += (size - 1) * (dilation - 1)
             extra = self.output_padding  # type: ignore[attr-defined]
-            if extra is None:
+            if width is None:
+                space.append(None)
+            elif extra is None:
                 space.append(width * stride + (max(size - stride, 0) if self.padding == "valid" else 0))
             else:
                 cut = 2 * (size // 2) if self.padding == "same" else 0
                 space.append((width - 1) * stride + size - cut + extra[axis])
-        output = (shape[0], self.filters, *space) if first else (shape[0], *space, self.filters)
+        return [shape[0], self.filters, *space] if first else [shape[0], *space, self.filters]
+
+    def _convolve(self, inputs: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+        output = tuple(self._output_shape(tf.shape(inputs)))
+        first = self.data_format == "channels_first"
         if self.rank == 2:  # Keras' own runs channels_first on a CPU too
             return tf.keras.backend.conv2d_transpose(
                 inputs,
@@ -137,7 +164,7 @@ class _TransposedConvolution(VariationalConvolution):
                 strides=self.strides,  # type: ignore[attr-defined]
                 padding=self.padding,
                 data_format=self.data_format,
-                dilation_rate=self.dilation_rate,  # type: ignore[attr-defined]
+                dilation_rate=self.dilation_rate,
             )
         return tf.nn.conv_transpose(
             inputs,
@@ -146,7 +173,7 @@ class _TransposedConvolution(VariationalConvolution):
             self.strides,  # type: ignore[attr-defined]
             self.padding.upper(),
             _FORMATS[self.rank][0 if first else 1],
-            self.dilation_rate,  # type: ignore[attr-defined]
+            self.dilation_rate,
         )
 
 

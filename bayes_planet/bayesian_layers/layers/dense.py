@@ -28,8 +28,9 @@ class DenseReparameterization(VariationalLayer, tf.keras.layers.Dense):
 
     Call arguments:
         inputs: [..., I] (rank 2 or more). With a sample of S draws in force: [S, ..., I] or [1, ..., I].
-        seed: stateless seed, int32 [2], for this call's draw; None draws one from TensorFlow's global generator. Not
-            used inside `use_weights`.
+        seed: stateless seed, int32 [2], for this call's draw; None draws one from TensorFlow's global generator. Two
+            layers that are given one seed draw the same noise: give each its own, or all of them one
+            `use_weights(sample_weights(model, seed))`, inside of which it is not used.
         training: accepted and not used: weights are drawn either way.
 
     Returns:
@@ -102,7 +103,7 @@ class DenseFlipout(FlipoutLayer, DenseReparameterization):
     An entry without `kernel_mean` and `sign_seed` is used as a plain kernel.
 
     Arguments, call arguments and errors as `DenseReparameterization`. The posterior must be symmetric about its mean
-    and independent across the kernel's elements, as 'trainable_normal' is.
+    and independent across the kernel's elements, as 'trainable_normal' is; ValueError for one that is known not to be.
 
     Source: Wen et al. 2018, "Flipout", equation 4.
     """

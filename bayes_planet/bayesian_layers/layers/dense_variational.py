@@ -45,7 +45,8 @@ class DenseVariational(VariationalLayer, tf.keras.layers.Layer):
 
     Call arguments:
         inputs: [..., I]; with a sample of S draws in force [S, ..., I] or [1, ..., I].
-        seed: stateless seed, int32 [2], for this call's draw. Not used inside `use_weights`.
+        seed: stateless seed, int32 [2], for this call's draw, other than that of another layer (see
+            `DenseReparameterization`). Not used inside `use_weights`.
 
     Returns:
         [..., units] in the compute dtype.
@@ -75,6 +76,7 @@ class DenseVariational(VariationalLayer, tf.keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(activity_regularizer=regularizers.get(activity_regularizer), **kwargs)
+        self.supports_masking = True  # as Keras' Dense
         for function in (make_posterior_fn, make_prior_fn):
             if not callable(function):
                 raise ValueError(
@@ -124,7 +126,9 @@ class DenseVariational(VariationalLayer, tf.keras.layers.Layer):
         inputs = tf.cast(inputs, self.compute_dtype)
         vector = tf.cast(self.current_weights(seed)["kernel_and_bias"], self.compute_dtype)
         size = self.inputs * self.units
-        outputs = project(inputs, tf.reshape(vector[..., :size], [*vector.shape[:-1], self.inputs, self.units]))
+        shape = tf.concat([tf.shape(vector)[:-1], [self.inputs, self.units]], 0)
+        kernel = tf.ensure_shape(tf.reshape(vector[..., :size], shape), [*vector.shape[:-1], self.inputs, self.units])
+        outputs = project(inputs, kernel)
         if self.use_bias:
             outputs = add_bias(outputs, vector[..., size:])
         return self.activation(outputs)

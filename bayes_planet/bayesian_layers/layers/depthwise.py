@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -30,7 +31,8 @@ class _Depthwise(VariationalConvolution):
     Call arguments:
         inputs: as in Keras, e.g. [B, height, width, C]; with a sample of S draws in force one more leading axis, of S
             or 1.
-        seed: stateless seed, int32 [2], for this call's draw. Not used inside `use_weights`.
+        seed: stateless seed, int32 [2], for this call's draw, other than that of another layer (see
+            `DenseReparameterization`). Not used inside `use_weights`.
         training: accepted and not used.
 
     Returns:
@@ -47,6 +49,9 @@ class _Depthwise(VariationalConvolution):
         "bias": ("bias_initializer", "bias_regularizer"),
     }
     depthwise_kernel = WeightAttribute()
+
+    def _fan_in(self, weight: str, shape: Any) -> float | None:
+        return math.prod(shape[:-2]) if weight == "depthwise_kernel" else None  # each channel is on its own
 
     def __init__(
         self,
@@ -106,7 +111,8 @@ class _Separable(_Depthwise):
     Call arguments:
         inputs: as in Keras, e.g. [B, height, width, C]; with a sample of S draws in force one more leading axis, of S
             or 1.
-        seed: stateless seed, int32 [2], for this call's draw. Not used inside `use_weights`.
+        seed: stateless seed, int32 [2], for this call's draw, other than that of another layer (see
+            `DenseReparameterization`). Not used inside `use_weights`.
         training: accepted and not used.
 
     Returns:

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
 from bayes_planet.bayesian_layers.distributions.covariance_normal import CovarianceNormal
-from bayes_planet.bayesian_layers.distributions.kl.quadrature import is_joint_normal
+from bayes_planet.bayesian_layers.distributions.posterior_kinds import require_moments
 from bayes_planet.bayesian_layers.layers.dense import DenseReparameterization
 from bayes_planet.bayesian_layers.layers.products.projection import project
 from bayes_planet.bayesian_layers.layers.relu_moments import relu_moments
@@ -64,6 +64,9 @@ class DenseDVI(DenseReparameterization):
         if self.posteriors():
             self._require_activation()
 
+    def _require_posterior(self, weight: str, posterior: Any) -> None:
+        require_moments(posterior, weight, self.name)
+
     def call(self, inputs: Any, seed: Any = None, training: Any = None) -> Any:
         random_input = isinstance(inputs, RandomVariable)
         if not (random_input or self.posteriors()) or (self.posteriors() and active_entry(self) is not None):
@@ -107,12 +110,6 @@ class DenseDVI(DenseReparameterization):
         if posterior is None:
             return tf.cast(getattr(self, name), dtype), None
         distribution = posterior.distribution()
-        family = distribution.distribution if isinstance(distribution, tfd.Independent) else distribution
-        if is_joint_normal(family) or isinstance(family, (tfd.Cauchy, tfd.HalfCauchy)):
-            raise ValueError(
-                f"The {name} of layer {self.name!r} has a posterior {family.name!r}. Accepted: posteriors with "
-                "independent elements, a mean and a variance, such as 'trainable_normal'."
-            )
         return tf.cast(distribution.mean(), dtype), tf.cast(distribution.variance(), dtype)
 
     def _is_relu(self) -> bool:

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from bayes_planet.bayesian_layers.distributions import initializers, regularizers
 from bayes_planet.bayesian_layers.distributions.arguments.numbers import positive_integer
+from bayes_planet.bayesian_layers.layers.products.projection import require_draws
 from bayes_planet.bayesian_layers.layers.variational_layer import VariationalLayer, WeightAttribute
 
 
@@ -21,7 +22,8 @@ class EmbeddingReparameterization(VariationalLayer, tf.keras.layers.Embedding):
 
     Call arguments:
         inputs: integers [...]; with a sample of S draws in force [S, ...] or [1, ...].
-        seed: stateless seed, int32 [2], for this call's draw. Not used inside `use_weights`.
+        seed: stateless seed, int32 [2], for this call's draw, other than that of another layer (see
+            `DenseReparameterization`). Not used inside `use_weights`.
 
     Returns:
         [..., output_dim] ([S, ..., output_dim]) in the compute dtype.
@@ -34,6 +36,9 @@ class EmbeddingReparameterization(VariationalLayer, tf.keras.layers.Embedding):
 
     weight_fields = {"embeddings": ("embeddings_initializer", "embeddings_regularizer")}
     embeddings = WeightAttribute()
+
+    def _fan_in(self, weight: str, shape: Any) -> float | None:
+        return 1  # each output is a row
 
     def __init__(
         self,
@@ -63,11 +68,7 @@ class EmbeddingReparameterization(VariationalLayer, tf.keras.layers.Embedding):
         table = tf.cast(weights["embeddings"], self.compute_dtype)
         if table.shape.rank == 2:
             return tf.gather(table, inputs)
-        if inputs.shape[0] not in (None, 1, table.shape[0]):
-            raise ValueError(
-                f"The weight sample in use holds {table.shape[0]} draws, but the input has shape "
-                f"{inputs.shape.as_list()}. Accepted: a leading axis of {table.shape[0]} or 1."
-            )
+        require_draws(inputs, table.shape[0])
         rows = tf.broadcast_to(inputs, tf.concat([tf.shape(table)[:1], tf.shape(inputs)[1:]], 0))
         return tf.gather(table, rows, batch_dims=1)
 
@@ -119,7 +120,7 @@ class ChannelEmbedding(EmbeddingReparameterization):
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
 class PositionalEmbedding(VariationalLayer, tf.keras.layers.Layer):
-    """Adds a vector for each position: x [B, T, D] to x + table[:T].
+    """Adds a vector for each position: x [B, T, D] to x + table[:T]. A mask of the positions goes through.
 
     Args:
         max_length: positions in the table; T may be less.
@@ -128,7 +129,8 @@ class PositionalEmbedding(VariationalLayer, tf.keras.layers.Layer):
 
     Call arguments:
         inputs: [..., T, D]; with a sample of S draws in force [S, ..., T, D] or [1, ..., T, D].
-        seed: stateless seed, int32 [2], for this call's draw. Not used inside `use_weights`.
+        seed: stateless seed, int32 [2], for this call's draw, other than that of another layer (see
+            `DenseReparameterization`). Not used inside `use_weights`.
 
     Returns:
         [..., T, D] ([S, ..., T, D]) in the compute dtype.
@@ -143,6 +145,9 @@ class PositionalEmbedding(VariationalLayer, tf.keras.layers.Layer):
     weight_fields = {"embeddings": ("embeddings_initializer", "embeddings_regularizer")}
     embeddings = WeightAttribute()
 
+    def _fan_in(self, weight: str, shape: Any) -> float | None:
+        return 1  # each output is a row
+
     def __init__(
         self,
         max_length: int,
@@ -151,6 +156,7 @@ class PositionalEmbedding(VariationalLayer, tf.keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.supports_masking = True
         self.max_length = positive_integer(max_length, "max_length")
         self.embeddings_initializer = initializers.own(embeddings_initializer)
         self.embeddings_regularizer = regularizers.get(embeddings_regularizer)
@@ -168,6 +174,8 @@ class PositionalEmbedding(VariationalLayer, tf.keras.layers.Layer):
         if length is not None and length > self.max_length:
             raise ValueError(f"{self.name!r} was given {length} positions. Accepted: max_length={self.max_length}.")
         table = self.current_weights(seed)["embeddings"] if self.posteriors() else self.embeddings
+        if table.shape.rank == 3:
+            require_draws(inputs, table.shape[0])
         table = tf.cast(table, self.compute_dtype)[..., : tf.shape(inputs)[-2], :]
         while 2 < table.shape.rank < inputs.shape.rank:  # a table for each draw
             table = table[:, None]

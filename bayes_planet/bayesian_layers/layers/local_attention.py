@@ -25,7 +25,8 @@ class MaskedLocalAttention1D(MultiHeadAttentionReparameterization):
     Call arguments:
         inputs: [B, T, D]; with a sample of N draws in force [N, B, T, D] or [1, B, T, D].
         training: for dropout.
-        seed: stateless seed, int32 [2], for this call's kernels. Not used inside `use_weights`, nor for dropout.
+        seed: stateless seed, int32 [2], for this call's kernels, other than that of another layer (see
+            `DenseReparameterization`). Not used inside `use_weights`, nor for dropout.
 
     Returns:
         [B, T, D], or [N, B, T, D].

@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from bayes_planet.bayesian_layers.distributions import constraints, initializers, regularizers
+from bayes_planet.bayesian_layers.distributions.posterior_kinds import require_moments
 from bayes_planet.bayesian_layers.layers.convolutions import Conv2DFlipout, Conv2DReparameterization
 from bayes_planet.bayesian_layers.layers.dense import DenseReparameterization
 from bayes_planet.bayesian_layers.layers.products.projection import add_bias, project
@@ -23,6 +24,10 @@ class _LocalNoise(VariationalLayer):
 
     noise_only_in_training = False
     activation: Any
+
+    def _require_posterior(self, weight: str, posterior: Any) -> None:
+        if weight == "kernel":
+            require_moments(posterior, weight, self.name)
 
     def call(self, inputs: tf.Tensor, seed: Any = None, training: Any = None) -> tf.Tensor:
         def plain() -> tf.Tensor:
@@ -90,9 +95,10 @@ class _DropoutNoise(_LocalNoise):
 class DenseLocalReparameterization(_LocalNoise, DenseReparameterization):
     """Dense layer that draws its outputs: `y = activation(x M + sqrt(x^2 V) * e + b)`, e ~ N(0, 1) for each element.
 
-    M and V are mean and variance of the kernel's posterior, whose elements must be independent. Each row so has a
-    kernel of its own, and gradients vary least of all the dense estimators; it costs two products. Inside
-    `use_weights(sample)` it uses the sample's kernel, the same for all rows, as `DenseReparameterization` does.
+    M and V are mean and variance of the kernel's posterior, which must have both, and independent elements (else
+    ValueError when the layer is built); outputs are normal exactly where the posterior is. Each row so has a kernel of
+    its own, and gradients vary least of all the dense estimators; it costs two products. Inside `use_weights(sample)`
+    it uses the sample's kernel, the same for all rows, as `DenseReparameterization` does.
 
     Arguments, call arguments, returns ([..., I] to [..., units]) and errors as `DenseReparameterization`; `seed` also
     seeds the noise.
@@ -160,7 +166,7 @@ class _Hierarchical(VariationalLayer):
         local_scale_initializer: Any = "trainable_half_cauchy",
         global_scale_initializer: Any = "trainable_half_cauchy",
         local_scale_regularizer: Any = "half_cauchy_kl_divergence",
-        global_scale_regularizer: Any = None,
+        global_scale_regularizer: Any = "default",
         local_scale_constraint: Any = "softplus",
         global_scale_constraint: Any = "softplus",
         **kwargs: Any,
@@ -168,7 +174,7 @@ class _Hierarchical(VariationalLayer):
         if len(args) < 6:
             kwargs.setdefault("kernel_regularizer", "normal_kl_divergence")
         super().__init__(*args, **kwargs)
-        if global_scale_regularizer is None:
+        if isinstance(global_scale_regularizer, str) and global_scale_regularizer == "default":
             global_scale_regularizer = regularizers.HalfCauchyKLDivergence(scale=1e-5)
         self.local_scale_initializer = initializers.own(local_scale_initializer)
         self.global_scale_initializer = initializers.own(global_scale_initializer)
@@ -217,7 +223,8 @@ class DenseHierarchical(_Hierarchical, DenseVariationalDropout):
     Args: those of `DenseReparameterization`, and
         local_scale_initializer, global_scale_initializer: posteriors; or plain initializers of the raw scale, to which
             local_scale_constraint or global_scale_constraint is applied.
-        local_scale_regularizer, global_scale_regularizer: their priors; the global one's default is half-Cauchy(1e-5).
+        local_scale_regularizer, global_scale_regularizer: their priors; 'default' of the global one is
+            HalfCauchyKLDivergence(scale=1e-5). None: no KL.
 
     Half-Cauchy posteriors have no mean: `posterior_mean` holds their medians. Call arguments, returns ([..., I] to
     [..., units]) and errors as `DenseReparameterization`.

@@ -172,8 +172,9 @@ class VariationalRNN(tf.keras.layers.RNN):
     Args: those of `tf.keras.layers.RNN`: cell (or a list of cells), return_sequences, return_state, ...
 
     Call arguments: those of `tf.keras.layers.RNN`, inputs [B, T, I], and
-        seed: stateless seed, int32 [2], for this call's draw; None draws one from TensorFlow's global generator. Not
-            used inside `use_weights`.
+        seed: stateless seed, int32 [2], for this call's draw, other than that of another layer (see
+            `DenseReparameterization`); None draws one from TensorFlow's global generator. Not used inside
+            `use_weights`.
         With a sample of S draws in force, inputs are [S, B, T, I] or [1, B, T, I], and states [S, B, units], or
         [B, units] for all draws; with
         time_major, time comes before the batch as in Keras: [S, T, B, I]. So it is in `tf.keras.layers.Bidirectional`

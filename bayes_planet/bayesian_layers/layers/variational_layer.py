@@ -38,14 +38,23 @@ class WeightAttribute:
             except KeyError:
                 pass
         elif posterior.built:
-            return RandomVariable(posterior.distribution(), name=f"{layer_key(layer)}/{self.name}")
+            return posterior.random_variable(f"{layer_key(layer)}/{self.name}")
         raise AttributeError(f"Layer {layer.name!r} has no {self.name!r} yet: build it first.")
 
     def __set__(self, layer: Any, value: Any) -> None:
-        random = self.name in layer.weight_fields and layer.posterior(self.name) is not None
-        if not random and not isinstance(value, RandomVariable):
+        posterior = layer.posterior(self.name) if self.name in layer.weight_fields else None
+        if posterior is None:
             # An attribute of its own, past Keras' tracking (add_weight has done that): a LayoutMap sets it by its path.
-            layer.__dict__[f"_plain_{self.name}"] = value
+            if not isinstance(value, RandomVariable):
+                layer.__dict__[f"_plain_{self.name}"] = value
+        elif value is not None and getattr(value, "_made_by", None) is not posterior:  # not what add_weight returned
+            # No AttributeError, which Keras would take for a property without a setter.
+            raise ValueError(
+                f"The {self.name} of layer {layer.name!r} is random, and was set to {type(value).__name__}. Accepted: "
+                f"nothing, it is drawn from layer.posterior({self.name!r}). For values in some calls take use_weights "
+                f"or condition(**{{'{layer_key(layer)}/{self.name}': value}}); to move the posterior assign its "
+                f"variables, such as layer.posterior({self.name!r}).mean.assign(value)."
+            )
 
 
 class VariationalLayer:
@@ -132,21 +141,41 @@ class VariationalLayer:
                 )
         if constraint is not None:
             raise ValueError(
-                f"{name}_constraint of layer {self.name!r} is {constraint!r}, but its {name} is random. Accepted: "
-                "None. Constrain the posterior instead: TrainableNormal(mean_constraint=...)."
+                f"{self._argument(str(name), 'constraint')} of layer {self.name!r} is {constraint!r}, but its {name} "
+                "is random. Accepted: None. Constrain the posterior instead: TrainableNormal(mean_constraint=...)."
             )
         with self._named(), tf.name_scope(name):
-            initializer.build_once(shape, dtype or self.variable_dtype)  # type: ignore[attr-defined]
+            fan_in = self._fan_in(str(name), shape)
+            initializer.build_once(shape, dtype or self.variable_dtype, fan_in)  # type: ignore[attr-defined]
+        weight = None
+        # A LayoutMap puts variables with values in their places later.
+        if not any(type(variable).__name__ == "LazyInitVariable" for variable in initializer.variables):
+            with tracing.untraced():
+                weight = initializer.random_variable()
+            self._require_posterior(str(name), weight.distribution)
+            weight._made_by = initializer  # type: ignore[attr-defined]
         if isinstance(regularizer, regularizers.TrainablePrior):
             regularizer.build_once(shape)
             regularizer.used_by(self, str(name))
         if regularizer is not None:
             # A callable is registered once and evaluated whenever `losses` is read, in whichever graph that is.
             self.add_loss(lambda: self._penalty(regularizer, initializer))  # type: ignore[attr-defined]
-        if any(type(variable).__name__ == "LazyInitVariable" for variable in initializer.variables):
-            return None  # a LayoutMap puts variables with values in their places later
-        with tracing.untraced():
-            return initializer.random_variable()
+        return weight
+
+    def _argument(self, weight: str, kind: str) -> str:
+        """The constructor's argument for a weight: 'recurrent_constraint' for the recurrent kernel."""
+        initializer = self.weight_fields[weight][0] if weight in self.weight_fields else f"{weight}_initializer"
+        return initializer.removesuffix("initializer") + kind
+
+    def _require_posterior(self, weight: str, posterior: Any) -> None:
+        """ValueError for a posterior that the layer's estimator does not hold for; all do where weights are drawn."""
+
+    def _fan_in(self, weight: str, shape: Any) -> float | None:
+        """How many inputs an output sums over, of a weight in which this is not the product of all axes but the last.
+
+        None where it is that product. For posteriors and priors that are scaled by it.
+        """
+        return None
 
     def _named(self) -> contextlib.AbstractContextManager:
         """On a mesh variables are placed by name, so that the layer's is among it where build() is called by hand."""

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 from tensorflow_probability import math as tfm
 
-from bayes_planet.bayesian_layers.distributions.arguments.numbers import is_number
+from bayes_planet.bayesian_layers.distributions.arguments.numbers import positive_integer
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
 
 
@@ -27,7 +27,8 @@ class Discretize(tf.keras.layers.Layer):
         low, high: the first and the last centre.
 
     Raises:
-        ValueError: fewer than 2 bins, `low >= high`, or at the call an input that is no random variable.
+        ValueError: `num_bins` that is no integer of 2 or more, `low >= high`, or at the call an input that is no
+            random variable.
 
     Source: Tran et al. 2018, "Bayesian Layers", footnote 4; Salimans et al. 2017, "PixelCNN++", equation 2.
     """
@@ -40,9 +41,9 @@ class Discretize(tf.keras.layers.Layer):
 
     def __init__(self, num_bins: int = 256, low: float = -1.0, high: float = 1.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if not is_number(num_bins) or num_bins < 2 or not low < high:
-            raise ValueError(f"Got num_bins={num_bins}, low={low}, high={high}. Accepted: 2 bins or more, low < high.")
-        self.num_bins = int(num_bins)
+        self.num_bins = positive_integer(num_bins, "num_bins", 2)
+        if not low < high:
+            raise ValueError(f"Got low={low}, high={high}. Accepted: low < high.")
         self.low = float(low)
         self.high = float(high)
 

@@ -193,7 +193,7 @@ class MixtureLogistic(StochasticOutput):
             to [..., units, K], or [..., K] where there are no units: one for each component, or a last axis of 1.
 
     Raises:
-        ValueError: neither number given; at the call, a `loc` that does not broadcast.
+        ValueError: neither number given, one that is no positive integer; at the call, a `loc` that does not broadcast.
 
     Source: Salimans et al. 2017, "PixelCNN++"; edward2's MixtureLogistic.
     """
@@ -212,12 +212,8 @@ class MixtureLogistic(StochasticOutput):
         if num_components is None:
             units, num_components = None, units
         super().__init__(units, **kwargs)
-        if num_components is None or int(num_components) != num_components or num_components < 1:
-            raise ValueError(
-                f"num_components is {num_components!r}. Accepted: a positive integer, as in MixtureLogistic(5) or "
-                "MixtureLogistic(3, num_components=5)."
-            )
-        self.num_components = int(num_components)
+        name = "num_components (5 in MixtureLogistic(5) and in MixtureLogistic(3, num_components=5))"
+        self.num_components = positive_integer(num_components, name)
         self.logits_constraint = constraints.get(logits_constraint)
         self.loc_constraint = constraints.get(loc_constraint)
         self.scale_constraint = constraints.get(scale_constraint)

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
-from bayes_planet.bayesian_layers.distributions.arguments.numbers import is_number, plain
+from bayes_planet.bayesian_layers.distributions.arguments.numbers import is_number, plain, positive_integer
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
 from bayes_planet.bayesian_layers.samples.seeds import as_seed, fold, fresh_seed
 
@@ -22,6 +22,8 @@ from bayes_planet.bayesian_layers.samples.seeds import as_seed, fold, fresh_seed
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
 class NCPNormalPerturb(tf.keras.layers.Layer):
     """`[x; x + e]`, e ~ N(mean, stddev^2): continuous inputs [B, ...] to [2 B, ...].
+
+    A Keras mask is doubled as the batch is.
 
     Args:
         mean, stddev: of the noise; numbers.
@@ -50,6 +52,9 @@ class NCPNormalPerturb(tf.keras.layers.Layer):
         )
         return tf.concat([inputs, inputs + noise], 0)
 
+    def compute_mask(self, inputs: tf.Tensor, mask: tf.Tensor | None = None) -> tf.Tensor | None:
+        return _twice(mask)
+
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "mean": self.mean, "stddev": self.stddev, "seed": self.seed}
 
@@ -57,6 +62,8 @@ class NCPNormalPerturb(tf.keras.layers.Layer):
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
 class NCPCategoricalPerturb(tf.keras.layers.Layer):
     """`[x; x']` for categories: each element of x' is redrawn uniformly with probability `probs`, else that of x.
+
+    A Keras mask is doubled as the batch is.
 
     Args:
         input_dim: number of categories; inputs are integers 0 to input_dim - 1, of any dtype.
@@ -71,7 +78,7 @@ class NCPCategoricalPerturb(tf.keras.layers.Layer):
         [2 B, ...], whole numbers in the inputs' dtype.
 
     Raises:
-        ValueError: `input_dim` is not positive, `probs` is outside of [0, 1].
+        ValueError: `input_dim` is not a positive integer, `probs` is outside of [0, 1].
 
     Source: Hafner et al. 2018, "Noise Contrastive Priors for Functional Uncertainty"; edward2.
     """
@@ -79,9 +86,9 @@ class NCPCategoricalPerturb(tf.keras.layers.Layer):
     def __init__(self, input_dim: int, probs: float = 0.1, seed: int | None = None, **kwargs: Any) -> None:
         # Integer inputs keep their dtype, and large categories survive mixed precision.
         super().__init__(**{"autocast": False, **kwargs})
-        if not input_dim >= 1 or not 0 <= probs <= 1:
-            raise ValueError(f"Got input_dim={input_dim!r}, probs={probs!r}. Accepted: 1 or more, and 0 to 1.")
-        self.input_dim, self.probs, self.seed = int(input_dim), float(probs), plain(seed)
+        if not 0 <= probs <= 1:
+            raise ValueError(f"probs is {probs!r}. Accepted: a probability.")
+        self.input_dim, self.probs, self.seed = positive_integer(input_dim, "input_dim"), float(probs), plain(seed)
 
     def call(self, inputs: tf.Tensor, seed: Any = None) -> tf.Tensor:
         inputs = tf.convert_to_tensor(inputs)
@@ -90,6 +97,9 @@ class NCPCategoricalPerturb(tf.keras.layers.Layer):
         redrawn = tf.random.stateless_uniform(shape, fold(seed, 0)) < self.probs
         categories = tf.random.stateless_uniform(shape, fold(seed, 1), 0, self.input_dim, tf.int32)
         return tf.concat([inputs, tf.where(redrawn, tf.cast(categories, inputs.dtype), inputs)], 0)
+
+    def compute_mask(self, inputs: tf.Tensor, mask: tf.Tensor | None = None) -> tf.Tensor | None:
+        return _twice(mask)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "input_dim": self.input_dim, "probs": self.probs, "seed": self.seed}
@@ -141,9 +151,12 @@ class NCPNormalOutput(tf.keras.layers.Layer):
         return given
 
     def get_config(self) -> dict[str, Any]:
-        plain = {name: getattr(self, name) for name in ("mean", "stddev")}
-        plain = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in plain.items()}
-        return {**super().get_config(), **plain}
+        return {**super().get_config(), "mean": plain(self.mean), "stddev": plain(self.stddev)}
+
+
+def _twice(mask: tf.Tensor | None) -> tf.Tensor | None:
+    """The mask of a batch that is followed by its perturbed copy."""
+    return None if mask is None else tf.concat([mask, mask], 0)
 
 
 def _call_seed(seed: Any, layer_seed: int | None) -> tf.Tensor:

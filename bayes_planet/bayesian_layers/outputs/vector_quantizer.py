@@ -159,7 +159,7 @@ class VectorQuantizer(tf.keras.layers.Layer):
             dead = usage < self.restart
             places = tf.random.uniform([self.num_codes], 0, tf.shape(flat)[0], tf.int32)
             table = tf.where(dead[:, None], tf.gather(flat, places), table)
-            usage = tf.where(dead, tf.fill(tf.shape(usage), max(1.0, self.restart)), usage)
+            usage = tf.where(dead, tf.constant(max(1.0, self.restart), usage.dtype), usage)
             sums = tf.where(dead[:, None], table * usage[:, None], sums)
         self.usage.assign(usage)
         if self.ema is not None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bayes_planet.bayesian_layers.distributions.arguments.numbers import positive_integer
+from bayes_planet.bayesian_layers.distributions.arguments.numbers import plain, positive_integer
 from bayes_planet.bayesian_layers.distributions.function_values import FunctionValues
 from bayes_planet.bayesian_layers.processes.kernels import ExponentiatedQuadratic
 from bayes_planet.bayesian_layers.processes.mean_functions import Zeros, mean_values
@@ -113,9 +113,9 @@ class GaussianProcess(tf.keras.layers.Layer):
             "units": self.units,
             "mean_fn": nested.serialize(self.mean_fn),
             "covariance_fn": nested.serialize(self.covariance_fn),
-            "conditional_inputs": as_list(self.conditional_inputs),
-            "conditional_outputs": as_list(self.conditional_outputs),
-            "noise_variance": as_list(self.noise_variance),
+            "conditional_inputs": plain(self.conditional_inputs),
+            "conditional_outputs": plain(self.conditional_outputs),
+            "noise_variance": plain(self.noise_variance),
             "jitter": self.jitter,
         }
 
@@ -128,10 +128,6 @@ def safe_cholesky(covariance: tf.Tensor, jitter: float, noise: Any = 0.0) -> tf.
     """Cholesky factor of `covariance + (noise + jitter mean(diagonal)) I`."""
     diagonal = tf.linalg.diag_part(covariance)
     return tf.linalg.cholesky(tf.linalg.set_diag(covariance, diagonal + noise + jitter * tf.reduce_mean(diagonal)))
-
-
-def as_list(value: Any) -> Any:
-    return value.numpy().tolist() if hasattr(value, "numpy") else value.tolist() if hasattr(value, "tolist") else value
 
 
 def with_functions(config: dict[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
 from bayes_planet.bayesian_layers.distributions import constraints
+from bayes_planet.bayesian_layers.distributions.arguments.labels import labels_like
 from bayes_planet.bayesian_layers.distributions.arguments.numbers import positive_integer
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
 
@@ -35,6 +36,9 @@ class Likelihood(tf.keras.layers.Layer):
 
     Returns:
         Random variable [N, units]: y, with f integrated out.
+
+    Raises:
+        ValueError: an f that is no distribution; of `expected_log_likelihood` also a y of another shape.
     """
 
     def __init__(self, points: int = 20, **kwargs: Any) -> None:
@@ -46,9 +50,12 @@ class Likelihood(tf.keras.layers.Layer):
         raise NotImplementedError(f"{type(self).__name__} must define conditional(f).")
 
     def expected_log_likelihood(self, f: Any, y: Any) -> tf.Tensor:
-        """`E[log p(y | f)]` under the marginals of f, [N, units]: the first term of the evidence lower bound."""
+        """`E[log p(y | f)]` under the marginals of f, [N, units]: the first term of the evidence lower bound.
+
+        y has the shape of f; a last axis of size 1 may be missing in it, or be too many.
+        """
         nodes, weights = self._nodes(f)
-        terms = self.conditional(nodes).log_prob(tf.cast(y, nodes.dtype))
+        terms = self.conditional(nodes).log_prob(_labels(y, nodes[0]))
         return tf.tensordot(weights, terms, 1)
 
     def call(self, f: Any) -> RandomVariable:
@@ -77,7 +84,7 @@ class GaussianLikelihood(Likelihood):
         trainable: whether it is learned.
 
     Raises:
-        ValueError: `noise_variance` is not positive; at the call, an f that is no distribution.
+        ValueError: `noise_variance` is not positive; else as `Likelihood`.
 
     Source: Hensman et al. 2013, "Gaussian Processes for Big Data", equation 4.
     """
@@ -102,7 +109,7 @@ class GaussianLikelihood(Likelihood):
     def expected_log_likelihood(self, f: Any, y: Any) -> tf.Tensor:
         mean, variance = _moments(f)
         noise = tf.cast(self.noise_variance, mean.dtype)
-        return self.conditional(mean).log_prob(tf.cast(y, mean.dtype)) - variance / (2 * noise)
+        return self.conditional(mean).log_prob(_labels(y, mean)) - variance / (2 * noise)
 
     def call(self, f: Any) -> RandomVariable:
         mean, variance = _moments(f)
@@ -124,7 +131,7 @@ class PoissonLikelihood(Likelihood):
         cell_size: length, area or volume that a count is of; positive.
 
     Raises:
-        ValueError: another link, a `cell_size` that is not positive; at the call, an f that is no distribution.
+        ValueError: another link, a `cell_size` that is not positive; else as `Likelihood`.
 
     Source: Lloyd et al. 2015, "Variational Inference for Gaussian Process Modulated Poisson Processes".
     """
@@ -136,18 +143,24 @@ class PoissonLikelihood(Likelihood):
         self.link, self.cell_size = link, float(cell_size)
 
     def conditional(self, f: tf.Tensor) -> tfd.Distribution:
-        log_rate = f if self.link == "exp" else tf.math.log(tf.nn.softplus(f))
+        # Below -35 softplus(f) is exp(f) to the last digit, and soon 0, whose logarithm has no gradient.
+        log_rate = f if self.link == "exp" else tf.where(f < -35, f, tf.math.log(tf.nn.softplus(tf.maximum(f, -35))))
         return tfd.Poisson(log_rate=log_rate + tf.constant(np.log(self.cell_size), f.dtype))
 
     def expected_log_likelihood(self, f: Any, y: Any) -> tf.Tensor:
         if self.link != "exp":
             return super().expected_log_likelihood(f, y)
         mean, variance = _moments(f)
-        y, offset = tf.cast(y, mean.dtype), tf.constant(np.log(self.cell_size), mean.dtype)
+        y, offset = _labels(y, mean), tf.constant(np.log(self.cell_size), mean.dtype)
         return y * (mean + offset) - tf.exp(mean + offset + variance / 2) - tf.math.lgamma(y + 1)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "link": self.link, "cell_size": self.cell_size}
+
+
+def _labels(y: Any, values: tf.Tensor) -> tf.Tensor:
+    """y in the shape and dtype of the values of f."""
+    return tf.cast(labels_like(values.shape, lambda: tf.shape(values), y), values.dtype)
 
 
 def _moments(f: Any) -> tuple[tf.Tensor, tf.Tensor]:

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from bayes_planet.bayesian_layers.distributions.arguments.numbers import positive_integer
 from bayes_planet.bayesian_layers.layers.dense import DenseReparameterization
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
 
@@ -31,7 +32,7 @@ class RandomFourierFeatures(DenseReparameterization):
     Call arguments and returns as DenseReparameterization: [..., D] to [..., units].
 
     Raises:
-        ValueError: a number that is not positive.
+        ValueError: a number that is not positive, `num_features` that is not whole.
 
     Source: Rahimi and Recht 2007, "Random Features for Large-Scale Kernel Machines".
     """
@@ -47,11 +48,9 @@ class RandomFourierFeatures(DenseReparameterization):
         **kwargs: Any,
     ) -> None:
         super().__init__(units, use_bias=use_bias, **kwargs)
-        if not (num_features >= 1 and variance > 0 and lengthscale > 0):
-            raise ValueError(
-                f"Got num_features={num_features}, variance={variance}, lengthscale={lengthscale}. Accepted: positive."
-            )
-        self.num_features = int(num_features)
+        if not (variance > 0 and lengthscale > 0):
+            raise ValueError(f"Got variance={variance}, lengthscale={lengthscale}. Accepted: positive.")
+        self.num_features = positive_integer(num_features, "num_features")
         self.variance, self.lengthscale = float(variance), float(lengthscale)
         self.feature_seed = int(np.random.default_rng().integers(2**31)) if feature_seed is None else int(feature_seed)
 

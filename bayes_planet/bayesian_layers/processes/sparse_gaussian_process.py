@@ -14,7 +14,7 @@ from bayes_planet.bayesian_layers.distributions import constraints, initializers
 from bayes_planet.bayesian_layers.distributions.arguments.numbers import positive_integer
 from bayes_planet.bayesian_layers.distributions.function_values import FunctionValues
 from bayes_planet.bayesian_layers.distributions.trainable import TrainableDistribution
-from bayes_planet.bayesian_layers.distributions.triangular_normal import FunctionKLDivergence
+from bayes_planet.bayesian_layers.layers.products.flipout import per_sample
 from bayes_planet.bayesian_layers.layers.variational_layer import VariationalLayer, WeightAttribute
 from bayes_planet.bayesian_layers.processes.gaussian_process import safe_cholesky, with_functions
 from bayes_planet.bayesian_layers.processes.kernels import ExponentiatedQuadratic
@@ -24,7 +24,7 @@ from bayes_planet.bayesian_layers.random_variables.random_variable import Random
 from bayes_planet.bayesian_layers.samples import nested
 from bayes_planet.bayesian_layers.samples.module_walk import modules_in
 from bayes_planet.bayesian_layers.samples.seeds import as_seed, fold, fresh_seed
-from bayes_planet.bayesian_layers.samples.weight_scope import active_entry
+from bayes_planet.bayesian_layers.samples.weight_scope import active_entry, samples_in
 
 
 class _Starting(threading.local):
@@ -118,10 +118,7 @@ class SparseGaussianProcess(VariationalLayer, tf.keras.layers.Layer):
         self.inducing_inputs_initializer = initializers.own(nested.registered(inducing_inputs_initializer))
         self.inducing_outputs_initializer = initializers.own(nested.registered(inducing_outputs_initializer))
         self.inducing_inputs_regularizer = regularizers.get(inducing_inputs_regularizer)
-        regularizer = regularizers.get(nested.registered(inducing_outputs_regularizer))
-        if type(regularizer) is regularizers.NormalKLDivergence:
-            regularizer = FunctionKLDivergence(**regularizer.get_config())
-        self.inducing_outputs_regularizer = regularizer
+        self.inducing_outputs_regularizer = regularizers.get(nested.registered(inducing_outputs_regularizer))
         self.inducing_inputs_constraint = constraints.get(inducing_inputs_constraint)
         self.full_covariance = bool(full_covariance)
         self.jitter = float(jitter)
@@ -288,22 +285,13 @@ class SparseGaussianProcess(VariationalLayer, tf.keras.layers.Layer):
         return tf.cast(distribution.mean(), tf.float64), tf.linalg.diag(stddev)
 
     def _function_values(self, entry: Mapping[str, tf.Tensor], inputs: tf.Tensor) -> tf.Tensor:
-        outputs = entry.get("inducing_outputs")
-        if outputs is None or outputs.shape.rank == 2:
+        if samples_in(self, entry) is None:
             return self._function(entry)(inputs)
-        samples = outputs.shape[0]
-        if inputs.shape[0] not in (1, samples):
-            raise ValueError(
-                f"The weight sample in use holds {samples} draws, but the input has shape {inputs.shape}. Accepted: a "
-                f"leading axis of {samples} or 1."
-            )
-        slices = [inputs[index if inputs.shape[0] == samples else 0] for index in range(samples)]
-        entries = [{name: value[index] for name, value in entry.items()} for index in range(samples)]
         shared = None
         if self.posterior("inducing_inputs") is None:
             z = tf.cast(self.inducing_inputs, tf.float64)
             shared = safe_cholesky(self.covariance_fn(z, z), self.jitter)
-        return tf.stack([self._function(one, shared)(x) for one, x in zip(entries, slices, strict=True)])
+        return per_sample(lambda x, one: self._function(one, shared)(x), inputs, entry, self.variable_dtype)
 
     def _function(
         self, entry: Mapping[str, tf.Tensor], tril: tf.Tensor | None = None

@@ -38,6 +38,8 @@ class RandomVariable(metaclass=TracedType):
 
     # Lets `array + random_variable` call our `__radd__` rather than NumPy's elementwise loop.
     __array_priority__ = 100
+    # Of a weight: how many inputs an output of its layer sums over; None: its shape tells.
+    fan_in: float | None = None
 
     def __init__(
         self,
@@ -115,14 +117,33 @@ class RandomVariable(metaclass=TracedType):
         return np.array(self.numpy(), dtype=dtype)
 
     def __getitem__(self, slices: Any) -> RandomVariable | tf.Tensor:
-        """Slice of value and distribution; a plain tensor where the distribution cannot be sliced."""
+        """Slice of value and distribution; a plain tensor where the distribution cannot be sliced.
+
+        A distribution has slices along its batch alone: a part of an event, or of draws of a sample shape, is a tensor.
+        """
         value = self.value[slices]
-        if self._sample_shape.rank:
+        of_batch = self._slices_of_batch(slices)
+        if self._sample_shape.rank or of_batch is None:
             return value
         try:
-            return RandomVariable.create(self._distribution[slices], value=value)  # no new one: past the tracers
+            return RandomVariable.create(self._distribution[of_batch], value=value)  # no new one: past the tracers
         except (tf.errors.InvalidArgumentError, ValueError, TypeError, NotImplementedError, IndexError):
             return value
+
+    def _slices_of_batch(self, slices: Any) -> Any:
+        """The part of the value's slices that is along the batch; None if some axis of an event is not taken whole."""
+        batch, event = self._distribution.batch_shape.rank, self._distribution.event_shape.rank
+        if event == 0:
+            return slices
+        parts = list(slices) if isinstance(slices, tuple) else [slices]
+        if batch is None or event is None or not all(_is_simple(part) for part in parts):
+            return None
+        named = sum(part is not None and part is not Ellipsis for part in parts)
+        place = next((index for index, part in enumerate(parts) if part is Ellipsis), len(parts))
+        parts[place : place + 1] = [slice(None)] * (batch + event - named)
+        first = [index for index, part in enumerate(parts) if part is not None][batch]  # that is along the event
+        whole = all(isinstance(part, slice) and part == slice(None) for part in parts[first:])
+        return tuple(parts[:first]) if whole else None
 
     def _name_and_control_scope(self, *args: Any, **kwargs: Any) -> Any:
         # tfp.distributions.kl_divergence enters this scope of both its arguments; see the end of this file.
@@ -285,6 +306,12 @@ def join(structure: tuple, tensors: Iterator[tf.Tensor]) -> Any:
     value = next(tensors)
     sample_shape, name = what
     return RandomVariableArgument.create(join(parts[0], tensors), sample_shape, value=value, name=name)
+
+
+def _is_simple(part: Any) -> bool:
+    """Whether an entry of an index is a number, a slice, a new axis or an ellipsis; not a mask or a list."""
+    number = isinstance(part, (int, np.integer)) or (tf.is_tensor(part) and part.shape.rank == 0)
+    return part is None or part is Ellipsis or isinstance(part, slice) or number
 
 
 def _is_float_array(value: Any) -> bool:

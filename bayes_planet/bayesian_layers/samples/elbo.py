@@ -15,12 +15,13 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from bayes_planet.bayesian_layers.distributions.arguments.labels import labels_for
 from bayes_planet.bayesian_layers.distributions.arguments.numbers import is_number, positive_integer
 from bayes_planet.bayesian_layers.distributions.kl.kl_divergence import KLDivergence
-from bayes_planet.bayesian_layers.distributions.kl.kl_scale import KLScale
+from bayes_planet.bayesian_layers.distributions.kl.kl_scale import KLScale, number
 from bayes_planet.bayesian_layers.layers.variational_layer import VariationalLayer
 from bayes_planet.bayesian_layers.samples.module_walk import modules_in
-from bayes_planet.bayesian_layers.samples.weight_kl import weight_kl
+from bayes_planet.bayesian_layers.samples.weight_samples import built_layers
 
 
 def data_set_size(data: Any) -> int:
@@ -74,17 +75,10 @@ def scale_kl(model: Any, data: Any, scale: float = 1.0) -> KLScale:
         ValueError: nothing in `model` has a KL regularizer, a negative scale.
     """
     shared = KLScale(scale / data_set_size(data))
-    regularizers = 0
-    for layer in modules_in(tf.nest.flatten(model)):
-        if not isinstance(layer, VariationalLayer):
-            continue
-        if hasattr(layer, "kl_weight"):  # DenseVariational, which has no regularizer before it is built
-            layer.kl_weight, regularizers = shared, regularizers + 1
-        for weight in layer.posteriors():
-            regularizer = getattr(layer, layer.weight_fields[weight][1], None)
-            if isinstance(regularizer, KLDivergence):
-                regularizer.scale_factor, regularizers = shared, regularizers + 1
-    if not regularizers:
+    holders = _scale_holders(model)
+    for holder, attribute in holders:
+        setattr(holder, attribute, shared)
+    if not holders:
         raise ValueError(
             f"scale_kl found no KL regularizer in {type(model).__name__}. Accepted: a model whose layers exist and "
             "have random weights; call it on its input first if it makes layers there."
@@ -142,10 +136,14 @@ class KLWarmUp(tf.keras.callbacks.Callback):
 class ELBOParts(tf.keras.callbacks.Callback):
     """Adds the parts of the evidence lower bound to the logs of each epoch: progress bar, history, TensorBoard.
 
-    `kl`: KL(q || p) of all weights in nats, at the end of the epoch. `kl_scale`: what it was multiplied with. With
-    `metrics=[NegativeLogLikelihoodMetric()]` also `elbo = -(negative_log_likelihood + kl / N)`, the bound for each
-    example, and `val_elbo` where there are validation data; the scale is then the final one, whatever the warm-up.
-    Each is a number (shape []). No arguments, no errors.
+    `kl`: KL(q || p) of all weights in nats, at the end of the epoch. `kl_scale`: what it was multiplied with, by
+    `scale_kl` or the regularizers' own `scale_factor`; where these differ, the scaled sum divided by `kl`. With
+    `metrics=[NegativeLogLikelihoodMetric()]` also `elbo = -(negative_log_likelihood + scaled kl)`, the bound for each
+    example, and `val_elbo` where there are validation data; a KLScale is then the final one, whatever the warm-up.
+    Each is a number (shape []). No arguments.
+
+    Raises:
+        ValueError: at the end of an epoch, a layer with random weights that was never built.
 
     Source: Blundell et al. 2015, "Weight Uncertainty in Neural Networks", equation 1.
     """
@@ -153,13 +151,22 @@ class ELBOParts(tf.keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         if logs is None:
             return
-        kl = float(sum(weight_kl(self.model).values(), tf.zeros([])))
-        scales = kl_scales(self.model)
-        logs["kl"], logs["kl_scale"] = kl, float(scales[0]) if scales else 1.0
+        kl, scaled, final = self._sums()
+        logs["kl"], logs["kl_scale"] = kl, scaled / kl if kl else 1.0
         for prefix in ("", "val_"):
             likelihood = logs.get(f"{prefix}negative_log_likelihood")
             if likelihood is not None:
-                logs[f"{prefix}elbo"] = -(likelihood + kl * (float(scales[0].value) if scales else 1.0))
+                logs[f"{prefix}elbo"] = -(likelihood + final)
+
+    def _sums(self) -> list[float]:
+        """The KL of all weights: itself, scaled as it is now, and as it is at the end of a warm-up."""
+        sums = np.zeros(3)
+        for layer in built_layers(self.model):
+            for weight, term in layer.kl_terms().items():
+                scale = getattr(layer, layer.weight_fields[weight][1]).scale_factor
+                now, final = (scale.now(), scale.value) if isinstance(scale, KLScale) else (scale, scale)
+                sums += number(term) * np.array([1.0, number(now), number(final)])
+        return sums.tolist()
 
 
 @tf.keras.utils.register_keras_serializable(package="bayes_planet")
@@ -167,13 +174,13 @@ class NegativeLogLikelihood(tf.keras.losses.Loss):
     """`-log p(y | x)` in nats, the loss of models that end in a stochastic output layer.
 
     Of labels [B, ...] under an output of the same shape: summed over the axes of one example, then the mean over the
-    batch. An output whose event is the whole batch (a
-    Gaussian process with its covariance) is divided by the number of examples.
+    batch. A last axis of size 1 may be missing in the labels, or be too many: classes [B] or [B, 1]. An output whose
+    event is the whole batch (a Gaussian process with its covariance) is divided by the number of examples.
 
     Args: those of `tf.keras.losses.Loss`.
 
     Raises:
-        ValueError: at the call, an output that is no distribution.
+        ValueError: at the call, an output that is no distribution, labels of another shape.
 
     Source: Tran et al. 2018, "Bayesian Layers", section 2.3.
     """
@@ -188,7 +195,8 @@ class NegativeLogLikelihood(tf.keras.losses.Loss):
                 f"NegativeLogLikelihood was given {type(y_pred).__name__}. Accepted: the output of a layer such as "
                 "Normal or Categorical, a random variable."
             )
-        terms = -distribution.log_prob(tf.cast(y_true, distribution.dtype))
+        y_true = labels_for(distribution, y_true)
+        terms = -distribution.log_prob(y_true)
         if terms.shape.rank == 0:
             return terms / tf.cast(tf.shape(y_true)[0], terms.dtype)
         return tf.reduce_sum(terms, tf.range(1, tf.rank(terms)))
@@ -212,11 +220,18 @@ class NegativeLogLikelihoodMetric(tf.keras.metrics.Mean):
 
 def kl_scales(model: Any) -> list[KLScale]:
     """The scales that `scale_kl`, or a loaded config, gave to a model; each once."""
-    found: dict[int, KLScale] = {}
+    scales = [getattr(holder, attribute) for holder, attribute in _scale_holders(model)]
+    return list({id(scale): scale for scale in scales if isinstance(scale, KLScale)}.values())
+
+
+def _scale_holders(model: Any) -> list[tuple[Any, str]]:
+    """What the factors on the KL of a model's random weights are kept in: (object, attribute)."""
+    found: list[tuple[Any, str]] = []
     for layer in modules_in(tf.nest.flatten(model)):
-        fields = getattr(layer, "weight_fields", {}).values() if isinstance(layer, VariationalLayer) else ()
-        for holder in (getattr(layer, regularizer, None) for _, regularizer in fields):
-            scale = getattr(holder, "scale_factor", None)
-            if isinstance(scale, KLScale):
-                found[id(scale)] = scale
-    return list(found.values())
+        regularizers = list(getattr(layer, "weights_to_come", dict)().values())
+        if isinstance(layer, VariationalLayer):
+            if hasattr(layer, "kl_weight"):  # DenseVariational, which has no regularizer before it is built
+                found.append((layer, "kl_weight"))
+            regularizers += [getattr(layer, layer.weight_fields[weight][1], None) for weight in layer.posteriors()]
+        found += [(each, "scale_factor") for each in regularizers if isinstance(each, KLDivergence)]
+    return found

@@ -33,7 +33,8 @@ def require_seed(on_mesh: bool = False) -> None:
     if on_mesh or _stack.scopes:
         raise ValueError(
             "A layer on a mesh of devices was called without a seed, and DTensor has no stateful random numbers. "
-            "Give one: layer(x, seed=[0, step]), or use_weights(sample_weights(model, seed=[0, step]))."
+            "Give each layer one of its own, such as layer(x, seed=[0, step]) and other(x, seed=[1, step]); or all of "
+            "them one sample, use_weights(sample_weights(model, seed=[0, step]))."
         )
 
 

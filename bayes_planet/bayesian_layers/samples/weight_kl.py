@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from bayes_planet.bayesian_layers.samples.weight_samples import variational_layers
+from bayes_planet.bayesian_layers.samples.weight_samples import built_layers
 from bayes_planet.bayesian_layers.samples.weight_scope import layer_key
 
 
@@ -26,7 +26,7 @@ def weight_kl(root: Any) -> dict[str, tf.Tensor]:
         ValueError: a layer is not built.
     """
     divergences = {}
-    for layer in variational_layers(root):
+    for layer in built_layers(root):
         terms = list(layer.kl_terms().values())
         if terms:
             divergences[layer_key(layer)] = tf.cast(tf.add_n(terms) if len(terms) > 1 else terms[0], tf.float32)

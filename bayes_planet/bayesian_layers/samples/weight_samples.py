@@ -24,18 +24,50 @@ def variational_layers(root: Any) -> list[VariationalLayer]:
     Args:
         root: a tf.Module, Keras layer or Keras model, or a list, tuple or dict of these. The order is that of the
             list, in a Keras model that of `model.layers`, and in any other module that of the attributes' names.
-            Layers all of whose initializers are plain have no random weights and are left out.
+            Layers all of whose initializers are plain have no random weights and are left out, and so are the
+            projections of an attention layer that is not built, for they do not exist.
 
     Raises:
         ValueError: something in `root` is not a module.
     """
+    return [module for module in _modules(root) if _is_random(module)]
+
+
+def unbuilt_layers(root: Any) -> list[Any]:
+    """The layers in `root` (see `variational_layers`) whose random weights do not exist yet; attention too."""
+    return [module for module in _modules(root) if _is_unbuilt(module)]
+
+
+def built_layers(root: Any) -> list[VariationalLayer]:
+    """`variational_layers(root)`, all of them with weights.
+
+    Raises:
+        ValueError: a layer is not built, or something in `root` is not a module.
+    """
+    modules = _modules(root)
+    for module in modules:
+        if _is_unbuilt(module):
+            module._require_built()
+    return [module for module in modules if _is_random(module)]
+
+
+def _modules(root: Any) -> list[Any]:
     roots = tf.nest.flatten(root)
     for module in roots:
         if not isinstance(module, tf.Module):
             raise ValueError(
                 f"Got {type(module).__name__}. Accepted: a tf.Module, a Keras layer or model, or a list of these."
             )
-    return [module for module in modules_in(roots) if isinstance(module, VariationalLayer) and module.posteriors()]
+    return modules_in(roots)
+
+
+def _is_random(module: Any) -> bool:
+    return isinstance(module, VariationalLayer) and bool(module.posteriors())
+
+
+def _is_unbuilt(module: Any) -> bool:
+    # An attention layer makes its layers with random weights when it is built; its class is known only further up.
+    return not module.built if _is_random(module) else bool(getattr(module, "weights_to_come", dict)())
 
 
 def sample_weights(
@@ -66,7 +98,7 @@ def sample_weights(
         samples = positive_integer(samples, "samples")
     seed = as_seed(seed)
     drawn = {}
-    for index, layer in enumerate(variational_layers(root)):
+    for index, layer in enumerate(built_layers(root)):
         entry = layer.draw_weights(fold(seed, index), samples)
         drawn[layer_key(layer)] = layer.shared_weights(entry) if shared else entry
     return drawn
@@ -83,4 +115,4 @@ def posterior_mean(root: Any, compact: bool = False) -> dict[str, dict[str, tf.T
     Raises:
         ValueError: a layer is not built.
     """
-    return {layer_key(layer): layer.mean_weights(compact) for layer in variational_layers(root)}
+    return {layer_key(layer): layer.mean_weights(compact) for layer in built_layers(root)}

@@ -23,12 +23,13 @@ def sharded(mesh: Any, rules: Mapping[str, Sequence[str | None]], same_draws: bo
     with sharded(mesh, {"up/kernel": [None, "model"], "down/kernel": ["model", None]}):
         up.build([None, 512])
         down.build([None, 2048])
-        step = tf.function(lambda x, seed: down(up(x, seed=seed), seed=seed))
-        y = step(x, [0, 1])                                     # x on the mesh
+        step = tf.function(lambda x, n: down(up(x, seed=[n, 0]), seed=[n, 1]))
+        y = step(x, tf.constant(0))                             # x on the mesh
     ```
 
     Build layers by `layer.build(shape)`. Draw and train in a tf.function that is traced inside the scope. Every draw
-    needs a seed, for DTensor has no stateful random numbers: a call without one is an error that says so.
+    needs a seed, for DTensor has no stateful random numbers: a call without one is an error that says so. Two layers
+    with one seed would draw the same noise: give each its own, or all one `use_weights(sample_weights(model, seed))`.
 
     Take gradients in one tf.function and apply them in another. In a large one DTensor does not keep the order of
     writing a variable and reading it, on two devices or more: an optimizer then uses the slots of the step before, and

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,3 +29,12 @@ def plain(value: Any) -> Any:
     if hasattr(value, "numpy"):
         value = value.numpy()
     return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+
+
+def fan_in_of(shape: Sequence[int]) -> int:
+    """How many inputs an output of a dense layer, convolution or recurrent cell sums over, by the weight's shape.
+
+    The product of all axes but the last; 1 for a vector. Layers whose weights are laid out in another way say it
+    themselves, see `VariationalLayer`.
+    """
+    return max(1, int(np.prod(tuple(shape)[:-1])))

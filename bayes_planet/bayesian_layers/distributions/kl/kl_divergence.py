@@ -12,7 +12,8 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from bayes_planet.bayesian_layers.distributions.arguments.aliases import REGULARIZERS
-from bayes_planet.bayesian_layers.distributions.arguments.numbers import is_number, plain
+from bayes_planet.bayesian_layers.distributions.arguments.numbers import fan_in_of, is_number, plain
+from bayes_planet.bayesian_layers.distributions.function_values import FunctionValues
 from bayes_planet.bayesian_layers.distributions.kl.kl_scale import as_scale, scale_config, scaled
 from bayes_planet.bayesian_layers.distributions.kl.quadrature import divergence_by_quadrature, is_joint_normal
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
@@ -96,13 +97,17 @@ class NormalKLDivergence(KLDivergence):
 class FanInNormalKLDivergence(NormalKLDivergence):
     """KL(q || N(mean, stddev^2 / fan_in)): a prior under which a layer's output keeps the scale of its input.
 
-    `fan_in` is the product of all axes of the weight but the last (1 for a vector). `stddev=1` is LeCun's scale,
-    `stddev=sqrt(2)` He's.
+    `fan_in` is how many inputs an output sums over: what the layer says of its weight (transposed and depthwise
+    convolutions, attention, embeddings), or else the product of all axes of the weight but the last (1 for a vector).
+    `stddev=1` is LeCun's scale, `stddev=sqrt(2)` He's.
     """
 
-    def prior_stddev(self, shape: tf.TensorShape) -> Any:
-        fan_in = int(np.prod(shape.as_list()[:-1]))
-        return as_dtype(self.stddev, tf.float64) / np.sqrt(max(fan_in, 1))
+    def prior_stddev(self, shape: tf.TensorShape, fan_in: float | None = None) -> Any:
+        return as_dtype(self.stddev, tf.float64) / np.sqrt(fan_in_of(shape) if fan_in is None else fan_in)
+
+    def divergence(self, weight: RandomVariable) -> tf.Tensor:
+        fan_in = getattr(weight, "fan_in", None)  # not of random variables of other libraries
+        return normal_divergence(weight, self.mean, self.prior_stddev(weight.shape, fan_in))
 
 
 def normal_divergence(weight: RandomVariable, mean: Any, stddev: Any) -> tf.Tensor:
@@ -110,6 +115,9 @@ def normal_divergence(weight: RandomVariable, mean: Any, stddev: Any) -> tf.Tens
     posterior = weight.distribution
     normal = posterior.distribution if isinstance(posterior, tfp.distributions.Independent) else posterior
     prior_mean, prior_stddev = as_dtype(mean, weight.dtype), as_dtype(stddev, weight.dtype)
+    if isinstance(normal, FunctionValues):
+        prior = (tf.broadcast_to(parameter, weight.shape) for parameter in (prior_mean, prior_stddev))
+        return normal.kl_divergence(tfp.distributions.Independent(tfp.distributions.Normal(*prior), weight.shape.rank))
     if is_joint_normal(normal):
         # An independent prior sees the means and variances of q alone.
         second = (normal.variance() + tf.square(normal.mean() - prior_mean)) / tf.square(prior_stddev)

@@ -61,16 +61,21 @@ class KLScale:
         return tf.cast(self._value * self._factor, dtype)
 
     def __float__(self) -> float:
-        return float(self.now())
+        return number(self.now())
 
     def get_config(self) -> dict[str, Any]:
-        return {"value": float(self._value), "factor": float(self._factor), "name": self.name}
+        return {"value": number(self._value), "factor": number(self._factor), "name": self.name}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> KLScale:
         with _lock:
             living = _living.get(config.get("name", ""))
         return living if living is not None and living.get_config() == dict(config) else cls(**config)
+
+
+def number(value: Any) -> float:
+    """A number, scalar tensor or variable as a float; the variables of `tf.distribute` have no `float` themselves."""
+    return float(value) if is_number(value) else float(tf.convert_to_tensor(value))
 
 
 def as_scale(value: Any) -> Any:

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from bayes_planet.bayesian_layers.layers.products.projection import project
+from bayes_planet.bayesian_layers.distributions.posterior_kinds import require_symmetry
+from bayes_planet.bayesian_layers.layers.products.projection import of_draws, project
 from bayes_planet.bayesian_layers.layers.variational_layer import VariationalLayer
 from bayes_planet.bayesian_layers.samples.mesh_scope import random_bits
 from bayes_planet.bayesian_layers.samples.seeds import as_seed, fold, split
@@ -18,9 +19,16 @@ class FlipoutLayer(VariationalLayer):
 
     The entry of a weight sample also holds `<weight>_mean` for each such weight, and `sign_seed` [2] (or [S, 2]). An
     entry without these is used as plain weights.
+
+    Raises:
+        ValueError: a posterior in `flipped_fields` that is not symmetric about its mean, or has correlated elements.
     """
 
     flipped_fields: ClassVar[tuple[str, ...]] = ("kernel",)
+
+    def _require_posterior(self, weight: str, posterior: Any) -> None:
+        if weight in self.flipped_fields:
+            require_symmetry(posterior, weight, self.name)
 
     def draw_weights(self, seed: Any, samples: int | None = None) -> dict[str, tf.Tensor]:
         entry = super().draw_weights(seed, samples)
@@ -88,21 +96,21 @@ def flipped_project(inputs: tf.Tensor, value: tf.Tensor, mean: tf.Tensor, seed: 
     return outputs + flip(project(flip(inputs, seed, 2 * index), value - mean), seed, 2 * index + 1)
 
 
-def per_sample(function: Callable[..., tf.Tensor], inputs: tf.Tensor, weights: Mapping[str, tf.Tensor]) -> tf.Tensor:
+def per_sample(
+    function: Callable[..., tf.Tensor], inputs: tf.Tensor, weights: Mapping[str, tf.Tensor], dtype: Any = None
+) -> tf.Tensor:
     """`function(inputs[s], weights of sample s)` for each s, stacked.
 
     Args:
         inputs: [S, ...], or [1, ...] which all samples share. weights: {name: [S, ...]}.
+        dtype: of what `function` returns; None: that of `inputs`.
 
     Raises:
-        ValueError: the leading axis of `inputs` is neither S nor 1.
+        ValueError: the leading axis of `inputs` is neither S nor 1; InvalidArgumentError where that shows when the
+            graph runs.
     """
-    samples, leading = next(iter(weights.values())).shape[0], inputs.shape[0]
-    if leading not in (None, 1, samples):
-        raise ValueError(
-            f"The weight sample in use holds {samples} draws, but the input has shape {inputs.shape.as_list()}. "
-            f"Accepted: a leading axis of {samples} (one slice a draw) or 1 (the same input for every draw)."
-        )
+    draws = next(iter(weights.values()))
+    inputs, samples = of_draws(inputs, draws), draws.shape[0]
 
     def one(index: Any) -> tf.Tensor:
         own = inputs[tf.minimum(index, tf.shape(inputs)[0] - 1)]
@@ -110,8 +118,7 @@ def per_sample(function: Callable[..., tf.Tensor], inputs: tf.Tensor, weights: M
 
     if samples is not None and samples <= 32:
         return tf.stack([one(index) for index in range(samples)])
-    count = tf.shape(next(iter(weights.values())))[0]
-    return tf.map_fn(one, tf.range(count), fn_output_signature=inputs.dtype)
+    return tf.map_fn(one, tf.range(tf.shape(draws)[0]), fn_output_signature=dtype or inputs.dtype)
 
 
 # Beyond this many weight samples, their signs are drawn in a loop rather than in one operation each.

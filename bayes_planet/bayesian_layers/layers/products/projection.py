@@ -23,11 +23,7 @@ def project(inputs: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
             return tf.matmul(inputs, kernel)
         return tf.tensordot(inputs, kernel, [[-1], [0]])
     samples, leading = kernel.shape[0], inputs.shape[0]
-    if leading not in (None, 1) and samples is not None and leading != samples:
-        raise ValueError(
-            f"The weight sample in use holds {samples} draws, but the input has shape {inputs.shape.as_list()}. "
-            f"Accepted: a leading axis of {samples} (one slice a draw) or 1 (the same input for every draw)."
-        )
+    require_draws(inputs, samples)
     if inputs.shape.rank == 3:
         return tf.matmul(inputs, kernel)
     shape = tf.shape(inputs)
@@ -45,3 +41,33 @@ def add_bias(outputs: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
         return tf.nn.bias_add(outputs, bias)
     between = [1] * (outputs.shape.rank - 2)
     return outputs + tf.reshape(bias, [tf.shape(bias)[0], *between, bias.shape[-1]])
+
+
+def require_draws(inputs: tf.Tensor, samples: int | None) -> None:
+    """ValueError where the leading axis of `inputs` is known to be neither `samples` nor 1."""
+    if samples is not None and inputs.shape[0] not in (None, 1, samples):
+        raise ValueError(
+            f"The weight sample in use holds {samples} draws, but the input has shape {inputs.shape.as_list()}. "
+            f"Accepted: a leading axis of {samples} (one slice a draw) or 1 (the same input for every draw)."
+        )
+
+
+def of_draws(inputs: tf.Tensor, draws: tf.Tensor) -> tf.Tensor:
+    """`inputs`, whose leading axis is that of `draws` [S, ...] or 1: checked when the graph runs where it is unknown.
+
+    Raises:
+        ValueError: it is neither; InvalidArgumentError where that shows when the graph runs.
+    """
+    samples, leading = draws.shape[0], inputs.shape[0]
+    require_draws(inputs, samples)
+    if leading == 1 or (leading is not None and leading == samples):
+        return inputs
+    count = tf.shape(inputs)[0]
+    fits = tf.debugging.assert_equal(
+        (count == 1) | (count == tf.shape(draws)[0]),
+        True,
+        "The leading axis of the input is neither 1 (the same input for every draw of the weight sample in use) nor "
+        "the number of its draws (one slice a draw).",
+    )
+    with tf.control_dependencies([] if fits is None else [fits]):
+        return tf.identity(inputs)

@@ -30,11 +30,17 @@ from tests.bayesian_layers.every_layer_process import FORMATS
 pytestmark = pytest.mark.timeout(1200)
 
 
-def layers(*names, default=None):
-    """Parametrised over layers. Of a test that takes long, those that are not in `default` carry the slow marker."""
-    slow = set() if default is None else set(names) - default
-    marked = [pytest.param(name, marks=pytest.mark.slow) if name in slow else name for name in names]
-    return pytest.mark.parametrize("name", marked)
+def layers(*names, default=None, quick=None):
+    """Parametrised over layers. Of a test that takes long, those that are not in `default` carry the slow marker, and
+    those of it that are not in `quick` the thorough one."""
+    default = set(names) if default is None else default
+    quick = default if quick is None else quick
+
+    def marked(name):
+        mark = pytest.mark.slow if name not in default else pytest.mark.thorough
+        return name if name in quick else pytest.param(name, marks=mark)
+
+    return pytest.mark.parametrize("name", [marked(name) for name in names])
 
 
 def built(name, **kwargs):
@@ -273,6 +279,6 @@ def test_loads_in_a_fresh_process(name, kind, results):
     assert not results[name][kind], results[name][kind]
 
 
-@layers(*CASES, default=SAVED)
+@layers(*CASES, default=SAVED, quick={"DenseFlipout", "LSTMCellFlipout", "VectorQuantizer"})
 def test_mirrored_strategy(name, results):
     assert not results[name]["mirrored"], results[name]["mirrored"]

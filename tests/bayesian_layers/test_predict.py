@@ -194,6 +194,9 @@ MARKS = {
     "deep GP": pytest.mark.slow,
     "both ways": pytest.mark.slow,
     "functional CNN": pytest.mark.thorough,
+    "one-channel LeNet": pytest.mark.thorough,
+    "transformer": pytest.mark.thorough,
+    "VAE decoder": pytest.mark.thorough,
     "LSTM": pytest.mark.thorough,
 }
 

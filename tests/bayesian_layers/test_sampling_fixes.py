@@ -55,7 +55,7 @@ def test_modules_are_found_in_the_order_of_tensorflow():
     assert {id(layer) for layer in found} <= {id(layer) for layer in module.submodules}
 
 
-@pytest.mark.parametrize("samples", [None, 50])
+@pytest.mark.parametrize("samples", [None, pytest.param(50, marks=pytest.mark.thorough)])
 def test_a_shared_draw_of_a_gaussian_process_keeps_the_prior(samples):
     """Far from the inducing points (near 0) the posterior is the prior, of stddev 1."""
     process = bl.SparseGaussianProcess(1, 4, num_features=200)

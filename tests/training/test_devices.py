@@ -59,7 +59,7 @@ def test_unknown_names_are_refused_with_the_known_ones():
 @pytest.mark.skipif(not NO_GPU, reason="there is a GPU")
 def test_accelerators_that_are_not_there_are_refused(monkeypatch):
     monkeypatch.delenv("TPU_NAME", raising=False)
-    with pytest.raises(DeviceError, match=r"sees no GPU.*bayes-planet\[cuda\]"):
+    with pytest.raises(DeviceError, match=r"sees no GPU.*bayes_planet\[cuda\]"):
         prepare_devices("gpu")
     for ask in (lambda: prepare_devices("tpu"), lambda: make_strategy("tpu")):
         with pytest.raises(DeviceError, match="TPU_NAME is not set"):

@@ -102,7 +102,13 @@ def test_a_checkpoint_for_which_room_is_made_meanwhile_is_saved(tmp_path, monkey
 
 
 @pytest.mark.parametrize(
-    ("kind", "nth"), [("eval/return_mean", 1), ("train/episode", 2), ("train/episode", 4), ("loss/total", 2)]
+    ("kind", "nth"),
+    [
+        ("eval/return_mean", 1),
+        pytest.param("train/episode", 2, marks=pytest.mark.thorough),
+        ("train/episode", 4),
+        pytest.param("loss/total", 2, marks=pytest.mark.thorough),
+    ],
 )
 def test_a_kill_after_any_row_leaves_each_row_once(finished, tmp_path, monkeypatch, kind, nth):
     """The process ends right after the n-th row of a kind is written, before a checkpoint that would explain it."""

@@ -16,9 +16,9 @@ from tf_agents.trajectories import time_step as ts
 from bayes_planet.agents.export_readme import README
 from bayes_planet.agents.tf_agent.policy import BayesPlanetPolicy
 from bayes_planet.agents.tf_agent.seeded_policy import SeededPolicy
+from bayes_planet.files.folders import replacing_folder
 from bayes_planet.files.writing import is_disk_full
 from bayes_planet.planning import Actor
-from bayes_planet.files.folders import replacing_folder
 
 FACTS = "policy.json"
 _MARKS = (FACTS, "saved_model.pb")

@@ -15,13 +15,13 @@ import numpy as np
 from bayes_planet.config import Config, presets
 from bayes_planet.files.json_files import JsonFileError, read_json
 from bayes_planet.files.writing import write_atomically
+from bayes_planet.report.videos.files import SUFFIXES
 from bayes_planet.runs.metrics import Row, read_metrics
 from bayes_planet.runs.run_directory import RunDirectory
 
 NOTE = "tracking.json"
 """Of a run's folder: by tracker the run's name there, how many rows it has, and which files."""
 PROJECT = "bayes_planet"
-VIDEO_SUFFIXES = (".gif", ".mp4")
 # What a run waits for at its end; what is not sent by then is sent by the next start of the same command.
 FINISH_SECONDS = 120.0
 
@@ -76,7 +76,7 @@ class _Wandb:
         return value
 
     def file(self, path: Path) -> None:
-        if path.suffix in VIDEO_SUFFIXES:
+        if path.suffix in SUFFIXES:
             name = path.stem.rpartition("-")[0] or path.stem
             media: Any = self._wandb.Video(str(path), caption=path.stem, format=path.suffix[1:])
         else:
@@ -123,7 +123,7 @@ class _Mlflow:
         self._client.log_batch(self.id, metrics=metrics)
 
     def file(self, path: Path) -> None:
-        self._client.log_artifact(self.id, str(path), "videos" if path.suffix in VIDEO_SUFFIXES else None)
+        self._client.log_artifact(self.id, str(path), "videos" if path.suffix in SUFFIXES else None)
 
     def close(self, finished: bool) -> None:
         self._client.set_terminated(self.id, "FINISHED" if finished else "KILLED")
@@ -221,9 +221,7 @@ class Tracking:
 
     def _new_files(self, finished: bool) -> Iterator[Path]:
         videos = self._directory.videos
-        whole = [
-            path for suffix in VIDEO_SUFFIXES for path in videos.glob(f"*-*{suffix}")
-        ]  # none that is being written
+        whole = [path for suffix in SUFFIXES for path in videos.glob(f"*-*{suffix}")]  # none that is being written
         yield from sorted(path for path in whole if path.name not in self._files)
         if finished:
             for name in ("report.html", "metrics.jsonl"):

@@ -337,26 +337,19 @@ class WorldModel(tf.Module):
 
         metrics = {f"loss/{key}": value for key, value in likelihoods.items()}
 
-        def counted(name: str, value: tf.Tensor, scale: float, constant: float = 0.0) -> tf.Tensor:
-            """A term as the total has it. Learnt factors go by what is above a constant that nothing gets rid of."""
-            if self._scales is None:
-                return scale * value
-            metrics[f"loss_scale/{name}"] = scale * tf.exp(-self._scales.log_scale(name)) / replicas
-            return scale * self._scales(name, value - constant * share_of_steps, replicas)
-
-        share_of_steps = tf.reduce_sum(mask) / valid_steps
-        unit = unit_gaussian_constant(1)
+        counted_reward = reward
+        if self._scales is not None:
+            # The learnt factor goes by what is above a constant that nothing gets rid of.
+            above = reward - unit_gaussian_constant(1) * (tf.reduce_sum(mask) / valid_steps)
+            counted_reward = self._scales("reward", above, replicas)
+            factor = tf.exp(-self._scales.log_scale("reward"))
+            metrics["loss_scale/reward"] = scales.reward_scale * factor / replicas
         scale = {"image": scales.image_scale, "state": scales.state_scale}
         observed = tf.add_n([scale[key] * value for key, value in likelihoods.items()])
         if self._rate is not None:
             metrics["loss_scale/observations"] = tf.exp(self._rate.log_scale) / replicas
             observed = self._rate(observed, state_kl, replicas)
-        total = (
-            observed
-            + counted("reward", reward, scales.reward_scale, unit)
-            + charged_kl
-            + weight_kl_scale * weight_kl_per_step
-        )
+        total = observed + scales.reward_scale * counted_reward + charged_kl + weight_kl_scale * weight_kl_per_step
         if per_step:  # a rollout has one draw
             weights = tf.nest.map_structure(lambda value: value[0], weights)
         metrics["loss/reward"] = reward

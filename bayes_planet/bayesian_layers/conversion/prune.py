@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
+from bayes_planet.bayesian_layers.distributions.posterior_kinds import family_of
 from bayes_planet.bayesian_layers.distributions.trainable import TrainableDistribution
 from bayes_planet.bayesian_layers.samples.weight_samples import built_layers, posterior_mean
 from bayes_planet.bayesian_layers.samples.weight_scope import layer_key
@@ -54,7 +55,7 @@ def signal_to_noise(root: Any) -> dict[str, dict[str, tf.Tensor]]:
 
 def _ratio(posterior: TrainableDistribution) -> tf.Tensor:
     distribution = posterior.distribution()
-    family = distribution.distribution if isinstance(distribution, tfd.Independent) else distribution
+    family = family_of(distribution)
     noise = family.scale if isinstance(family, (tfd.Cauchy, tfd.HalfCauchy)) else distribution.stddev()
     ratio = tf.abs(posterior.mean_value()) / tf.maximum(noise, 1e-30)
     return tf.where(tf.math.is_nan(ratio), tf.constant(np.inf, ratio.dtype), ratio)

@@ -27,7 +27,7 @@ def require_moments(posterior: tfd.Distribution, weight: str, layer: str) -> Non
     So moments of a product add up: the noise of outputs (Kingma et al. 2015), moments instead of draws (Wu et al.
     2019).
     """
-    family = _family(posterior)
+    family = family_of(posterior)
     if _has_independent_elements(family) and _has_moments(family):
         return
     raise ValueError(
@@ -43,7 +43,7 @@ def require_symmetry(posterior: tfd.Distribution, weight: str, layer: str) -> No
     So a deviation from the mean with any signs has the distribution of the deviation (Wen et al. 2018, section 3.1). Of
     a posterior without a mean, such as Cauchy's, `mean_value` is the centre.
     """
-    family = _family(posterior)
+    family = family_of(posterior)
     if not _has_independent_elements(family) or isinstance(family, _SKEWED) or _has_many_points(family):
         raise ValueError(
             f"The {weight} of layer {layer!r} has a posterior {family.name!r}. Accepted: posteriors with independent "
@@ -52,10 +52,11 @@ def require_symmetry(posterior: tfd.Distribution, weight: str, layer: str) -> No
         )
 
 
-def _family(posterior: Any) -> Any:
-    while isinstance(posterior, tfd.Independent):
-        posterior = posterior.distribution
-    return posterior
+def family_of(distribution: Any) -> Any:
+    """The distribution of the elements, without the `tfd.Independent` around it."""
+    while isinstance(distribution, tfd.Independent):
+        distribution = distribution.distribution
+    return distribution
 
 
 def _has_independent_elements(family: tfd.Distribution) -> bool:

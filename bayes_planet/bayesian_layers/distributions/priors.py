@@ -19,6 +19,7 @@ from bayes_planet.bayesian_layers.distributions.arguments.aliases import REGULAR
 from bayes_planet.bayesian_layers.distributions.arguments.numbers import plain, positive_integer
 from bayes_planet.bayesian_layers.distributions.kl.kl_divergence import KLDivergence, normal_divergence
 from bayes_planet.bayesian_layers.distributions.kl.quadrature import divergence_by_quadrature, scale_mixture_divergence
+from bayes_planet.bayesian_layers.distributions.posterior_kinds import family_of
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
 
 tfd = tfp.distributions
@@ -42,8 +43,7 @@ class CauchyKLDivergence(KLDivergence):
         self.loc, self.scale = plain(loc), plain(scale)
 
     def divergence(self, weight: RandomVariable) -> tf.Tensor:
-        q = weight.distribution
-        q = q.distribution if isinstance(q, tfd.Independent) else q
+        q = family_of(weight.distribution)
         loc, scale = tf.constant(self.loc, weight.dtype), tf.constant(self.scale, weight.dtype)
         if isinstance(q, tfd.Cauchy) and self.family is tfd.Cauchy:
             terms = tf.math.log((tf.square(q.scale + scale) + tf.square(q.loc - loc)) / (4 * q.scale * scale))
@@ -80,8 +80,7 @@ class LogNormalKLDivergence(CauchyKLDivergence):
     family = tfd.LogNormal
 
     def divergence(self, weight: RandomVariable) -> tf.Tensor:
-        q = weight.distribution
-        q = q.distribution if isinstance(q, tfd.Independent) else q
+        q = family_of(weight.distribution)
         if not isinstance(q, tfd.LogNormal):
             loc, scale = tf.constant(self.loc, weight.dtype), tf.constant(self.scale, weight.dtype)
             return divergence_by_quadrature(weight, tfd.LogNormal(loc, scale).log_prob)

@@ -9,6 +9,7 @@ import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
 from bayes_planet.bayesian_layers.distributions.arguments.numbers import positive_integer
+from bayes_planet.bayesian_layers.distributions.posterior_kinds import family_of
 from bayes_planet.bayesian_layers.evaluation.output_tensors import distribution_of
 from bayes_planet.bayesian_layers.samples.seeds import as_seed, fold
 from bayes_planet.bayesian_layers.samples.weight_samples import sample_weights, unbuilt_layers, variational_layers
@@ -98,6 +99,5 @@ def _tensor(output: Any) -> tf.Tensor:
     distribution = distribution_of(output)
     if distribution is None:
         return tf.convert_to_tensor(output)
-    while isinstance(distribution, tfd.Independent):
-        distribution = distribution.distribution
+    distribution = family_of(distribution)
     return distribution.probs_parameter() if isinstance(distribution, tfd.Categorical) else distribution.mean()

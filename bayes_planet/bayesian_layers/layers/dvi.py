@@ -8,7 +8,7 @@ import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
 from bayes_planet.bayesian_layers.distributions.covariance_normal import CovarianceNormal
-from bayes_planet.bayesian_layers.distributions.posterior_kinds import require_moments
+from bayes_planet.bayesian_layers.distributions.posterior_kinds import family_of, require_moments
 from bayes_planet.bayesian_layers.layers.dense import DenseReparameterization
 from bayes_planet.bayesian_layers.layers.products.projection import project
 from bayes_planet.bayesian_layers.layers.relu_moments import relu_moments
@@ -134,9 +134,7 @@ def input_moments(inputs: RandomVariable) -> Moments:
             f"A random variable of sample_shape {inputs.sample_shape} was given. Accepted: one draw; put the axes into "
             "the distribution's parameters."
         )
-    distribution = inputs.distribution
-    while isinstance(distribution, tfd.Independent):
-        distribution = distribution.distribution
+    distribution = family_of(inputs.distribution)
     diagonal = distribution.event_shape.rank == 0 or isinstance(distribution, tfd.MultivariateNormalDiag)
     try:
         if diagonal:

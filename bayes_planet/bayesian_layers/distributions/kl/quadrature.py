@@ -8,6 +8,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from bayes_planet.bayesian_layers.distributions.function_values import FunctionValues
+from bayes_planet.bayesian_layers.distributions.posterior_kinds import family_of
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
 
 tfd = tfp.distributions
@@ -26,8 +27,7 @@ def divergence_by_quadrature(weight: RandomVariable, log_prior: Callable, points
         log_prior: maps values [points, *weight shape] to log densities of the same shape.
         points: number of nodes; the memory is `points` times that of the weight.
     """
-    q = weight.distribution
-    q = q.distribution if isinstance(q, tfd.Independent) else q
+    q = family_of(weight.distribution)
     shape = [points] + [1] * weight.shape.rank
     # KL = E_q log q - E_q log p: the first is known of a joint normal, the second a sum over its margins.
     entropy = tf.reduce_sum(q.entropy()) if is_joint_normal(q) else None
@@ -75,8 +75,7 @@ def scale_mixture_divergence(
         logit, stddev1, stddev2: scalars of the weight's dtype; gradients reach them.
         points: number of nodes; the memory is `points` times that of the weight.
     """
-    q = weight.distribution
-    q = q.distribution if isinstance(q, tfd.Independent) else q
+    q = family_of(weight.distribution)
     joint = is_joint_normal(q)
     if not (joint or isinstance(q, tfd.Normal)):
         return divergence_by_quadrature(weight, lambda v: _log_mixture(v, logit, stddev1, stddev2), points)

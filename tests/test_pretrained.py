@@ -39,7 +39,7 @@ def test_it_earns_what_is_published(folder, method, capfd):
     """The number format differs by processor: elsewhere the returns are others, of the same agent."""
     published = PUBLISHED[folder]["returns"][method]
     number_format = "bfloat16" if dtype_policy("auto") == "mixed_bfloat16" else "float32"
-    returns = published.get(number_format, published["float32"])
+    returns = published.get(number_format) or next(iter(published.values()))
     command = ["evaluate", str(folder), "--planner", f"method={method}", "--episodes", str(len(returns)), "--json"]
     assert cli.main(command) == 0
     found = json.loads(capfd.readouterr().out)

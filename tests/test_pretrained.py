@@ -22,6 +22,12 @@ def test_it_is_small(folder):
 
 
 @agents
+def test_its_commands_name_its_place_in_the_repository(folder):
+    for command in PUBLISHED[folder]["commands"].values():
+        assert folder.relative_to(ROOT).as_posix() in command.split()
+
+
+@agents
 def test_its_belief_has_moved_and_differs_by_layer(folder):
     model, published = BayesPlanet.load(folder), PUBLISHED[folder]["weight_kl"]
     nats = {name: float(value) for name, value in model.world_model.weight_kl().items()}

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from tensorflow_probability import distributions as tfd
 
+from bayes_planet.bayesian_layers.distributions.posterior_kinds import family_of
 from bayes_planet.bayesian_layers.evaluation.measures import (
     Reliability,
     RiskCoverage,
@@ -158,8 +159,7 @@ def _regression(
 
 
 def _crps(predictive: Predictive, y: np.ndarray, seed: Any) -> np.ndarray:
-    distribution = predictive.distribution
-    base = distribution.distribution if isinstance(distribution, tfd.Independent) else distribution
+    base = family_of(predictive.distribution)
     if isinstance(base, tfd.Normal):
         return crps(base.mean(), y, base.stddev())
     return crps(predictive.sample(max(1, _CRPS_SAMPLES // predictive.samples), seed), y)

@@ -12,6 +12,7 @@ from bayes_planet.bayesian_layers.distributions import regularizers
 from bayes_planet.bayesian_layers.distributions.arguments.numbers import positive_integer
 from bayes_planet.bayesian_layers.distributions.kl import quadrature
 from bayes_planet.bayesian_layers.distributions.kl.kl_scale import as_scale, scale_config
+from bayes_planet.bayesian_layers.distributions.posterior_kinds import family_of
 from bayes_planet.bayesian_layers.distributions.trainable import TrainableDistribution
 from bayes_planet.bayesian_layers.distributions.weight_models import ScaleMixtureWeights
 from bayes_planet.bayesian_layers.layers.products.projection import add_bias, project
@@ -209,8 +210,7 @@ class ModelKLDivergence(regularizers.KLDivergence, tf.keras.layers.Layer):
             return tf.reduce_sum(tfd.kl_divergence(posterior, prior))
         except NotImplementedError:
             pass
-        elements = prior.distribution if isinstance(prior, tfd.Independent) else prior
-        base = posterior.distribution if isinstance(posterior, tfd.Independent) else posterior
+        elements, base = family_of(prior), family_of(posterior)
         integrable = isinstance(base, tfd.Normal) or quadrature.is_joint_normal(base)
         if elements.event_shape.rank == 0 and integrable:
             if isinstance(self.model, ScaleMixtureWeights):

@@ -19,6 +19,7 @@ from tensorflow_probability import distributions as tfd
 from bayes_planet.bayesian_layers.distributions import constraints
 from bayes_planet.bayesian_layers.distributions.arguments.labels import labels_like
 from bayes_planet.bayesian_layers.distributions.arguments.numbers import positive_integer
+from bayes_planet.bayesian_layers.distributions.posterior_kinds import family_of
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
 
 
@@ -164,9 +165,7 @@ def _labels(y: Any, values: tf.Tensor) -> tf.Tensor:
 
 
 def _moments(f: Any) -> tuple[tf.Tensor, tf.Tensor]:
-    distribution = getattr(f, "distribution", f)
-    if isinstance(distribution, tfd.Independent):
-        distribution = distribution.distribution
+    distribution = family_of(getattr(f, "distribution", f))
     if not isinstance(distribution, tfd.Distribution):
         raise ValueError(
             f"A likelihood was given {type(f).__name__}. Accepted: the output of a Gaussian process layer, a random "

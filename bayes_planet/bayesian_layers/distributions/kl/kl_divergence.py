@@ -16,6 +16,7 @@ from bayes_planet.bayesian_layers.distributions.arguments.numbers import fan_in_
 from bayes_planet.bayesian_layers.distributions.function_values import FunctionValues
 from bayes_planet.bayesian_layers.distributions.kl.kl_scale import as_scale, scale_config, scaled
 from bayes_planet.bayesian_layers.distributions.kl.quadrature import divergence_by_quadrature, is_joint_normal
+from bayes_planet.bayesian_layers.distributions.posterior_kinds import family_of
 from bayes_planet.bayesian_layers.random_variables.random_variable import RandomVariable
 
 
@@ -113,7 +114,7 @@ class FanInNormalKLDivergence(NormalKLDivergence):
 def normal_divergence(weight: RandomVariable, mean: Any, stddev: Any) -> tf.Tensor:
     """KL(q || N(mean, stddev^2)) of the whole weight, in closed form where q is normal, correlated or not."""
     posterior = weight.distribution
-    normal = posterior.distribution if isinstance(posterior, tfp.distributions.Independent) else posterior
+    normal = family_of(posterior)
     prior_mean, prior_stddev = as_dtype(mean, weight.dtype), as_dtype(stddev, weight.dtype)
     if isinstance(normal, FunctionValues):
         prior = (tf.broadcast_to(parameter, weight.shape) for parameter in (prior_mean, prior_stddev))

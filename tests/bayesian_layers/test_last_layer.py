@@ -111,6 +111,9 @@ def test_laplace_of_networks_and_errors():
         with pytest.raises(ValueError, match="no posterior yet"):
             laplace.moments(X)
         assert laplace.fit(X, Y).sample_predictions(X, 5, [0, 1]).shape == [5, 30, 1]
+    for samples in (0, 2.5, np.nan, np.inf, "many", None):
+        with pytest.raises(ValueError, match=f"samples is {samples!r}. Accepted: a positive integer"):
+            laplace.sample_predictions(X, samples, [0, 1])
     with pytest.raises(ValueError, match="ends in tf.keras.layers.Dense"):
         bl.LastLayerLaplace(tf.keras.Sequential([tf.keras.layers.ReLU(input_shape=(2,))]), "regression")
     with pytest.raises(ValueError, match="Accepted: 'regression', 'classification'"):
@@ -206,6 +209,9 @@ def test_vbll_in_fit(kind):
     model.compile(tf.keras.optimizers.Adam(0.02), bl.vbll_loss)
     losses = model.fit(X, Y if kind == "regression" else LABELS, epochs=40, verbose=0).history["loss"]
     assert np.all(np.isfinite(losses)) and losses[-1] < 0.7 * losses[0]
+    for units in (0, 1.5, np.nan, "3", True):
+        with pytest.raises(ValueError, match=f"units of VBLL.* is {units!r}. Accepted: a positive integer"):
+            bl.VBLLRegression(units)
     with pytest.raises(ValueError, match="vbll_loss was given an output of"):
         bl.vbll_loss(Y, tf.zeros([30, 1]))
 

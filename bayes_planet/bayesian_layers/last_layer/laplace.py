@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from bayes_planet.bayesian_layers.distributions.arguments.numbers import positive_integer
 from bayes_planet.bayesian_layers.samples.seeds import as_seed
-from bayes_planet.bayesian_layers.samples.variable_values import positive
 
 # log10 of the prior precisions that are tried for classes.
 _PRECISIONS = np.linspace(-4, 4, 17)
@@ -173,9 +173,10 @@ class LastLayerLaplace(tf.Module):
         """
         phi = self._fitted(x)
         size = self.mean.shape[0] if self.likelihood == "regression" else self.mean.size
-        shape = [positive(samples), size, self.mean.shape[1] if self.likelihood == "regression" else 1]
+        samples = positive_integer(samples, "samples")
+        shape = [samples, size, self.mean.shape[1] if self.likelihood == "regression" else 1]
         noise = tf.random.stateless_normal(shape, as_seed(seed), dtype=tf.float64)
-        weights = self.mean + tf.reshape(tf.constant(self.factor) @ noise, [shape[0], *self.mean.shape])
+        weights = self.mean + tf.reshape(tf.constant(self.factor) @ noise, [samples, *self.mean.shape])
         outputs = tf.cast(tf.einsum("bf,sfk->sbk", phi, weights), self.head.compute_dtype)
         return outputs if self.head.activation is None else self.head.activation(outputs)
 

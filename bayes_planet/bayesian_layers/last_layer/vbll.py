@@ -12,6 +12,7 @@ from tensorflow_probability import util as tfp_util
 
 from bayes_planet.bayesian_layers.distributions import regularizers
 from bayes_planet.bayesian_layers.distributions.arguments.labels import labels_for
+from bayes_planet.bayesian_layers.distributions.arguments.numbers import positive_integer
 from bayes_planet.bayesian_layers.distributions.initializers import TrainableDistribution
 from bayes_planet.bayesian_layers.layers.products.projection import project
 from bayes_planet.bayesian_layers.layers.variational_layer import VariationalLayer, WeightAttribute
@@ -169,9 +170,8 @@ class _VBLL(VariationalLayer, tf.keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if isinstance(units, bool) or int(units) != units or units < 1:
-            raise ValueError(f"units of {type(self).__name__} is {units!r}. Accepted: a positive integer.")
-        self.units, self.covariance, self.use_bias = int(units), covariance, bool(use_bias)
+        self.units = positive_integer(units, f"units of {type(self).__name__}")
+        self.covariance, self.use_bias = covariance, bool(use_bias)
         self.kernel_initializer = LastLayerNormal(covariance)
         self.kernel_regularizer = regularizers.get(kernel_regularizer)
 

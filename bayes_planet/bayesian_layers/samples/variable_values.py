@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from bayes_planet.bayesian_layers.distributions.arguments.numbers import positive_integer
 from bayes_planet.bayesian_layers.samples.seeds import as_seed, split
 
 
@@ -42,18 +43,7 @@ def predictions_at(
         ValueError: `samples` is no positive integer, or the seed is not two integers.
     """
     outputs = []
-    for one in tf.unstack(split(as_seed(seed), positive(samples))):
+    for one in tf.unstack(split(as_seed(seed), positive_integer(samples, "samples"))):
         with variables_at(variables, draw(one)):
             outputs.append(tf.convert_to_tensor(call()))
     return tf.stack(outputs)
-
-
-def positive(samples: Any) -> int:
-    """`samples` as an int.
-
-    Raises:
-        ValueError: it is no positive integer.
-    """
-    if isinstance(samples, bool) or int(samples) != samples or samples < 1:
-        raise ValueError(f"samples is {samples!r}. Accepted: a positive integer.")
-    return int(samples)

@@ -22,7 +22,7 @@ import numpy as np
 from bayes_planet.config import Config, presets
 from bayes_planet.report.reading.runs import Run, read_runs
 from bayes_planet.report.reading.starts import machine_text, read_starts
-from bayes_planet.report.reading.statistics import estimate
+from bayes_planet.report.reading.statistics import estimate, percentiles
 from benchmarks.page import heading, shown
 
 RESULTS = Path("results")
@@ -161,37 +161,71 @@ def _shown(evaluation: Mapping[str, Any] | None) -> str:
 
 
 def summary(scores: Sequence[Mapping[str, Any]]) -> str:
-    """Last evaluations by method and task, as a Markdown table; the interval is a bootstrap over seeds."""
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for score in scores:
-        groups.setdefault((score["method"], score["task"].removeprefix("dm_control/")), []).append(score)
-    lines = [heading(("method", "task", "env steps", "seeds", "median", "mean (95%)"))]
-    for (method, task), members in groups.items():
+    """By method and task: the last evaluations, and fresh episodes of the last agents, as a Markdown table.
+
+    Median and percentiles are of all seeds' episodes, as in Figure 11 of Bayesian Layers; the means' intervals are
+    bootstraps over seeds.
+    """
+    columns = ("method", "task", "env steps", "seeds", "last evaluation, median (5 to 95%)", "mean (95%)")
+    fresh_columns = ("fresh episodes, mean (95%)", "seeds' means", "lowest episode")
+    lines = [heading((*columns, *fresh_columns))]
+    for (method, task), members in _by_method(scores).items():
         last = [score["evaluations"][-1] for score in members]
         steps = sorted({each["env_steps"] // 1000 for each in last})
         returns = [np.asarray(each["returns"]) for each in last]
-        mean = estimate([returns], np.mean)
         spread = f"{steps[0]}k" if len(steps) == 1 else f"{steps[0]}k to {steps[-1]}k"
-        cells = (method, task, spread, str(len(members)), f"{np.median(np.concatenate(returns)):.0f}", shown(mean))
+        middle = percentiles(returns)
+        cells = [
+            method,
+            task,
+            spread,
+            str(len(members)),
+            f"{middle.median:.0f} ({middle.low:.0f} to {middle.high:.0f})",
+        ]
+        cells += [shown(estimate([returns], np.mean)), *_fresh(members)]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def figure(scores: Sequence[Mapping[str, Any]], out: Path) -> None:
-    """Median and range of every evaluation over env steps, a line a run."""
+def _by_method(scores: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[Mapping[str, Any]]]:
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for score in scores:
+        groups.setdefault((score["method"], score["task"].removeprefix("dm_control/")), []).append(score)
+    return groups
+
+
+def _fresh(members: Sequence[Mapping[str, Any]]) -> tuple[str, str, str]:
+    """Of the last agents' fresh episodes; files of an older version have none."""
+    fresh = [np.asarray(score["last_agent"]) for score in members if score.get("last_agent")]
+    if not fresh:
+        return "", "", ""
+    seeds = ", ".join(f"{each.mean():.0f}" for each in fresh)
+    return shown(estimate([fresh], np.mean)), seeds, f"{min(each.min() for each in fresh):.0f}"
+
+
+def figure(scores: Sequence[Mapping[str, Any]], out: Path, together: bool = False) -> None:
+    """Median and range of every evaluation over env steps, a line a run.
+
+    With `together` a line a method and task: median and 5 to 95 percentiles of all seeds' episodes, where every seed
+    has an evaluation.
+    """
     from bayes_planet.report.figures import style
 
     with style.theme():
         drawing, axes = style.subplots()
-        for index, score in enumerate(scores):
-            steps = [each["env_steps"] / 1000 for each in score["evaluations"]]
-            returns = [each["returns"] for each in score["evaluations"]]
-            low, high = [min(each) for each in returns], [max(each) for each in returns]
-            label = f"{score['method']}, {score['task'].removeprefix('dm_control/')}, seed {score['seed']}"
-            axes.plot(steps, [np.median(each) for each in returns], color=style.colour(index), label=label)
-            style.band(axes, steps, low, high, style.colour(index))
+        for index, members in enumerate(_by_method(scores).values() if together else [[score] for score in scores]):
+            runs = [{each["env_steps"]: each["returns"] for each in score["evaluations"]} for score in members]
+            steps = sorted(set.intersection(*map(set, runs)))
+            ends = (5, 95) if together else (0, 100)
+            bands = [percentiles([np.asarray(run[step]) for run in runs], *ends) for step in steps]
+            thousands = [step / 1000 for step in steps]
+            method, task = members[0]["method"], members[0]["task"].removeprefix("dm_control/")
+            which = f"{len(members)} seeds" if together else f"seed {members[0]['seed']}"
+            colour = style.colour(index)
+            axes.plot(thousands, [each.median for each in bands], color=colour, label=f"{method}, {task}, {which}")
+            style.band(axes, thousands, [each.low for each in bands], [each.high for each in bands], colour)
         axes.set_xlabel("environment steps, thousands")
-        axes.set_ylabel("evaluation return, median and range")
+        axes.set_ylabel(f"evaluation return, median and {'5 to 95 percentiles' if together else 'range'}")
         style.legend_below(axes)
         drawing.savefig(out)
 
@@ -216,6 +250,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     drawing = commands.add_parser("figure", help="draw learning curves")
     drawing.add_argument("files", type=Path, nargs="+")
     drawing.add_argument("--out", type=Path, required=True)
+    drawing.add_argument("--together", action="store_true", help="seeds of a method and task in one line")
     options = parser.parse_args(arguments)
     try:
         if options.what == "keep":
@@ -223,7 +258,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.what == "summary":
             print(summary([read(path) for path in options.files]))
         elif options.what == "figure":
-            figure([read(path) for path in options.files], options.out)
+            figure([read(path) for path in options.files], options.out, options.together)
         else:
             (RESULTS / "README.md").write_text(table(RESULTS))
     except (ValueError, OSError) as error:

@@ -88,3 +88,35 @@ def test_the_figure_shows_every_file(tmp_path):
     scores.keep(make_run(tmp_path / "run"), tmp_path / "one.json")
     scores.figure([scores.read(tmp_path / "one.json")], tmp_path / "one.svg")
     assert (tmp_path / "one.svg").read_text().startswith("<?xml")
+
+
+def seeds_of_two():
+    def seed(number, evaluations, last):
+        rows = [{"env_steps": 1000 * at, "episodes": at, "returns": returns} for at, returns in evaluations]
+        return {"method": "PlaNet", "task": "dm_control/cheetah-run", "seed": number, "evaluations": rows,
+                "last_agent": last}  # fmt: skip
+
+    first = seed(0, [(1, [10.0, 20.0]), (2, [50.0]), (3, [100.0, 200.0, 300.0])], [150.0, 250.0])
+    return [first, seed(1, [(1, [30.0, 40.0]), (3, [400.0, 500.0, 600.0])], [])]
+
+
+def test_the_summary_is_of_all_seeds_together():
+    row = scores.summary(seeds_of_two()).splitlines()[-1].split(" | ")
+    low, median, high = np.percentile([100, 200, 300, 400, 500, 600], [5, 50, 95])
+    assert row[:4] == ["| PlaNet", "cheetah-run", "3k", "2"] and row[4] == f"{median:.0f} ({low:.0f} to {high:.0f})"
+    assert row[5] == "350 (200 to 500)"  # the interval of two seeds reaches from one to the other
+    assert row[6].startswith("200") and row[7] == "200" and row[8] == "150 |"
+
+
+def test_the_figure_of_seeds_together_is_figure_11(tmp_path, monkeypatch):
+    from bayes_planet.report.figures import style
+
+    bands = []
+    monkeypatch.setattr(style, "band", lambda axes, steps, low, high, colour: bands.append((steps, low, high)))
+    scores.figure(seeds_of_two(), tmp_path / "one.svg", together=True)
+    ((steps, low, high),) = bands  # a line; the evaluation that one seed alone has is left out
+    assert steps == [1, 3]
+    np.testing.assert_allclose(low, [np.percentile([10, 20, 30, 40], 5), np.percentile(range(100, 700, 100), 5)])
+    np.testing.assert_allclose(high, [np.percentile([10, 20, 30, 40], 95), np.percentile(range(100, 700, 100), 95)])
+    scores.figure(seeds_of_two(), tmp_path / "each.svg")
+    assert [band[0] for band in bands[1:]] == [[1, 2, 3], [1, 3]] and bands[1][1:] == ([10, 50, 100], [20, 50, 300])

@@ -225,7 +225,7 @@ def figure(scores: Sequence[Mapping[str, Any]], out: Path, together: bool = Fals
             axes.plot(thousands, [each.median for each in bands], color=colour, label=f"{method}, {task}, {which}")
             style.band(axes, thousands, [each.low for each in bands], [each.high for each in bands], colour)
         axes.set_xlabel("environment steps, thousands")
-        axes.set_ylabel(f"evaluation return, median and {'5 to 95 percentiles' if together else 'range'}")
+        axes.set_ylabel(f"evaluations: median, {'5 to 95%' if together else 'range'}")
         style.legend_below(axes)
         drawing.savefig(out)
 

@@ -4,9 +4,12 @@ Each interpreter runs the preset `laptop`'s update and plan in a process of its 
 what disturbs the machine disturbs them all. Prints medians and their ratios to this interpreter's.
 """
 
+import argparse
 import json
+import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -35,8 +38,8 @@ def serve() -> None:
         print(contestants[name].measure(REPEATS[name]) / REPEATS[name], flush=True)
 
 
-def main(pythons: list[str]) -> None:
-    """Measures and prints, one line for each interpreter and unit."""
+def compare(pythons: Sequence[str]) -> None:
+    """Measures and prints, one line for each interpreter and unit; ratios are to the first."""
     processes = [
         subprocess.Popen(
             [python, "-m", "benchmarks.speed.tensorflow_versions", "--serve"],
@@ -65,5 +68,19 @@ def main(pythons: list[str]) -> None:
         process.communicate()
 
 
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pythons", nargs="*", metavar="PYTHON", help="an interpreter whose environment has the package")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.serve:
+        serve()
+        return
+    for python in options.pythons:
+        if shutil.which(python) is None:
+            parser.error(f"PYTHON is {python!r}, which is no program here. Accepted: paths or names of interpreters.")
+    compare([sys.executable, *options.pythons])
+
+
 if __name__ == "__main__":
-    serve() if sys.argv[1:] == ["--serve"] else main([sys.executable, *sys.argv[1:]])
+    main()

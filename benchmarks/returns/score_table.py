@@ -219,9 +219,8 @@ def figure(folder: Path, env_steps: int) -> bytes:
 
 def _curves(runs: Sequence[Mapping[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
     """(env steps [n], mean returns [runs, n]) where every run has an evaluation."""
-    each = [{row["env_steps"]: float(np.mean(row["returns"])) for row in run["evaluations"]} for run in runs]
-    steps = sorted(set.intersection(*map(set, each))) if each else []
-    return np.array(steps), np.array([[curve[step] for step in steps] for curve in each])
+    common = scores.evaluations_in_common(runs)
+    return np.array(list(common)), np.array([[each.mean() for each in returns] for returns in common.values()]).T
 
 
 def _line(cells: Sequence[str]) -> str:

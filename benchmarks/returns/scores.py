@@ -175,14 +175,9 @@ def summary(scores: Sequence[Mapping[str, Any]]) -> str:
         returns = [np.asarray(each["returns"]) for each in last]
         spread = f"{steps[0]}k" if len(steps) == 1 else f"{steps[0]}k to {steps[-1]}k"
         middle = percentiles(returns)
-        cells = [
-            method,
-            task,
-            spread,
-            str(len(members)),
-            f"{middle.median:.0f} ({middle.low:.0f} to {middle.high:.0f})",
-        ]
-        cells += [shown(estimate([returns], np.mean)), *_fresh(members)]
+        median = f"{middle.median:.0f} ({middle.low:.0f} to {middle.high:.0f})"
+        mean = shown(estimate([returns], np.mean))
+        cells = (method, task, spread, str(len(members)), median, mean, *_fresh(members))
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -192,6 +187,13 @@ def _by_method(scores: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], lis
     for score in scores:
         groups.setdefault((score["method"], score["task"].removeprefix("dm_control/")), []).append(score)
     return groups
+
+
+def evaluations_in_common(scores: Sequence[Mapping[str, Any]]) -> dict[int, list[np.ndarray]]:
+    """By env steps, in order, the returns of each run, where every run has an evaluation."""
+    runs = [{row["env_steps"]: np.asarray(row["returns"]) for row in score["evaluations"]} for score in scores]
+    steps = sorted(set.intersection(*map(set, runs))) if runs else []
+    return {step: [run[step] for run in runs] for step in steps}
 
 
 def _fresh(members: Sequence[Mapping[str, Any]]) -> tuple[str, str, str]:
@@ -214,11 +216,9 @@ def figure(scores: Sequence[Mapping[str, Any]], out: Path, together: bool = Fals
     with style.theme():
         drawing, axes = style.subplots()
         for index, members in enumerate(_by_method(scores).values() if together else [[score] for score in scores]):
-            runs = [{each["env_steps"]: each["returns"] for each in score["evaluations"]} for score in members]
-            steps = sorted(set.intersection(*map(set, runs)))
-            ends = (5, 95) if together else (0, 100)
-            bands = [percentiles([np.asarray(run[step]) for run in runs], *ends) for step in steps]
-            thousands = [step / 1000 for step in steps]
+            common = evaluations_in_common(members)
+            bands = [percentiles(returns, *((5, 95) if together else (0, 100))) for returns in common.values()]
+            thousands = [step / 1000 for step in common]
             method, task = members[0]["method"], members[0]["task"].removeprefix("dm_control/")
             which = f"{len(members)} seeds" if together else f"seed {members[0]['seed']}"
             colour = style.colour(index)

@@ -41,13 +41,14 @@ def test_its_belief_has_moved_and_differs_by_layer(folder):
 @pytest.mark.parametrize(
     ("folder", "method"), [(folder, method) for folder in PUBLISHED for method in PUBLISHED[folder]["returns"]], ids=str
 )
-def test_it_earns_what_is_published(folder, method, capfd):
+def test_it_earns_what_is_published(folder, method, capfd, monkeypatch):
     """The number format differs by processor: elsewhere the returns are others, of the same agent."""
     published = PUBLISHED[folder]["returns"][method]
     number_format = "bfloat16" if dtype_policy("auto") == "mixed_bfloat16" else "float32"
     returns = published.get(number_format) or next(iter(published.values()))
-    command = ["evaluate", str(folder), "--planner", f"method={method}", "--episodes", str(len(returns)), "--json"]
-    assert cli.main(command) == 0
+    monkeypatch.chdir(ROOT)
+    assert cli.main(PUBLISHED[folder]["commands"][method].split()[1:]) == 0
     found = json.loads(capfd.readouterr().out)
+    assert len(found["returns"]) == len(returns)
     error = np.hypot(np.std(returns, ddof=1), np.std(found["returns"], ddof=1)) / np.sqrt(len(returns))
     assert abs(found["mean"] - np.mean(returns)) < 3 * error
